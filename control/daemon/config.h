@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The daemon's configuration: YAML by schema (libcyaml), every value with its unit, unknown keys refused.
+ *
+ * Loaded by main before any thread exists and by `railyard config-check`; immutable afterwards. docs/config.md describes every key.
+ */
+#ifndef RY_CONFIG_H
+#define RY_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <railyard/types.h>
+
+#include "transport/transport.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CONFIG_STORES_MAX 64u
+#define CONFIG_PATH_MAX 108u
+
+struct config_endpoint {
+	char address[64];
+	uint16_t port;
+	char rail[RY_NAME_MAX_BYTES]; /* local rail that reaches it; empty = same position */
+};
+
+struct config_store {
+	char name[RY_NAME_MAX_BYTES];
+	bool is_self; /* this node's own store over mock rails */
+	uint16_t n_endpoints;
+	struct config_endpoint endpoints[RY_RAILS_MAX];
+};
+
+enum config_policy {
+	POLICY_ADAPTIVE = 0,
+	POLICY_ROUND_ROBIN = 1,
+};
+
+enum config_tier {
+	TIER_CACHE = 0,
+	TIER_PINNED = 1,
+};
+
+enum config_idle {
+	IDLE_ADAPTIVE = 0,
+	IDLE_SPIN = 1,
+};
+
+struct config {
+	char node_name[RY_NAME_MAX_BYTES];
+	char socket_path[CONFIG_PATH_MAX]; /* control socket */
+	bool is_reader;
+	bool is_store;
+	bool want_hugepages;
+	enum config_idle idle;
+	uint64_t idle_spin_ns; /* UINT64_MAX = choose: 0 on shared CPUs, 50 us on dedicated ones */
+
+	uint16_t n_rails;
+	struct rail_conf rails[RY_RAILS_MAX];
+	uint16_t n_stores;
+	struct config_store stores[CONFIG_STORES_MAX];
+
+	/* reader */
+	enum config_policy policy;
+	uint64_t read_arena_bytes; /* per client, default and largest */
+	uint64_t put_arena_bytes;
+	uint32_t ring_entries;
+	uint32_t max_clients;
+	uint32_t max_reads;          /* node */
+	uint32_t client_max_reads;
+	uint64_t inflight_max_bytes; /* node */
+	uint64_t client_inflight_max_bytes;
+	uint64_t registered_max_bytes; /* all arenas */
+	uint32_t segment_bytes;
+	uint64_t one_rail_max_bytes;
+	uint64_t read_deadline_ns;
+	uint64_t depth_min_bytes;
+	uint32_t descriptor_cache_entries;
+
+	/* store */
+	uint64_t store_bytes;
+	enum config_tier tier;
+	uint32_t max_objects;
+	uint32_t store_max_requests_per_qp;
+	uint64_t store_max_inflight_bytes; /* requests accepted and unfinished, per node; split over its rails */
+
+	/* times */
+	uint64_t fence_timeout_ns;
+	uint64_t connect_timeout_ns;
+	uint64_t hello_timeout_ns;
+	uint64_t reconnect_ns;
+	uint64_t keepalive_ns;
+	uint64_t keepalive_dead_ns;
+	uint64_t drain_ns;
+};
+
+struct config_error {
+	char text[512]; /* what, where (file, line), why, what to do */
+};
+
+/* Defaults of every key; a node with no rails and no roles. */
+void config_defaults(struct config *c);
+/* Reads, checks and completes a file. 0, or -EINVAL, -ENOENT ... with err filled; *out is written only on success. */
+int config_load(const char *path, struct config *out, struct config_error *err);
+/* The checks alone, for a configuration made in memory. */
+int config_check(const struct config *c, struct config_error *err);
+
+/* "4MiB", "125MB/s", "50us", "2s" -> bytes, bytes per second, nanoseconds. A number without its unit is refused (0 needs none). 0 or -EINVAL. */
+int parse_bytes(const char *text, uint64_t *out);
+int parse_rate(const char *text, uint64_t *out);
+int parse_duration(const char *text, uint64_t *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
