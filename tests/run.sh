@@ -1,0 +1,193 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Installs what the tests need, builds, runs suites, and ends with the line "N passed, N failed, N skipped".
+#
+#   tests/run.sh [SUITE...]    no argument: all suites of CI
+#
+# Suites: lint unit conform fault smoke asan mutate (CI), long, hw. Environment: RY_BUILD, RY_BUILD_ASAN (build directories),
+# RY_JOBS, RY_NO_INSTALL=1 (never call the package manager).
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+ci_suites="lint unit conform fault smoke asan mutate"
+jobs=${RY_JOBS:-$(nproc)}
+passed=0 failed=0 skipped=0
+
+main() {
+	local suites=("$@")
+	[ $# -gt 0 ] || read -ra suites <<<"$ci_suites"
+	case " $* " in *" -h "* | *" --help "*) usage 0 ;; esac
+	local suite
+	for suite in "${suites[@]}"; do
+		[ "$(limit_of "$suite")" -gt 0 ] || { echo "unknown suite: $suite" >&2; usage 2; }
+	done
+	choose_build_dirs
+	install_packages
+	for suite in "${suites[@]}"; do
+		run_suite "$suite"
+	done
+	echo "$passed passed, $failed failed, $skipped skipped"
+	[ "$failed" -eq 0 ]
+}
+
+usage() {
+	sed -n '/^# Installs/,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+	exit "$1"
+}
+
+# Seconds a suite may take; 0 = no such suite.
+limit_of() {
+	case $1 in
+	lint | unit) echo 600 ;;
+	conform | fault) echo 900 ;;
+	smoke | asan) echo 1800 ;;
+	mutate) echo 2400 ;;
+	long | hw) echo 7200 ;;
+	*) echo 0 ;;
+	esac
+}
+
+# A build directory that belongs to somebody else (root built here before) is left alone.
+choose_build_dirs() {
+	local base=$root
+	if ! [ -w "$root" ]; then
+		base=${XDG_CACHE_HOME:-$HOME/.cache}/railyard
+		mkdir -p "$base" || exit 2
+	fi
+	build=${RY_BUILD:-$base/build}
+	build_asan=${RY_BUILD_ASAN:-$base/build-asan}
+	[ ! -e "$build" ] || [ -w "$build" ] || build=$build-$UID
+	[ ! -e "$build_asan" ] || [ -w "$build_asan" ] || build_asan=$build_asan-$UID
+	case $build in /*) ;; *) build=$PWD/$build ;; esac
+	case $build_asan in /*) ;; *) build_asan=$PWD/$build_asan ;; esac
+	logs=$build/test-logs
+}
+
+install_packages() {
+	local script=$root/deploy/install-deps.sh
+	[ "${RY_NO_INSTALL:-0}" = 1 ] && return
+	[ -x "$script" ] || return
+	"$script" --tests || echo "warning: deploy/install-deps.sh --tests failed; going on with what is installed" >&2
+}
+
+# Configures where needed, then builds. Output is shown only on failure.
+build_tree() {
+	local dir=$1
+	shift
+	local log=$logs/build-$(basename "$dir").log
+	mkdir -p "$logs"
+	{
+		if [ -f "$dir/build.ninja" ]; then
+			meson configure "$dir" -Dtests=enabled "$@"
+		else
+			meson setup "$dir" "$root" -Dtests=enabled "$@"
+		fi && timeout -k 10 1800 ninja -C "$dir" -j "$jobs"
+	} >"$log" 2>&1 && return
+	grep -E 'error|ERROR|FAILED' "$log" | head -20
+	tail -5 "$log"
+	return 1
+}
+
+add() {
+	passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + $3))
+}
+
+run_suite() {
+	local suite=$1 start=$SECONDS
+	local before=($passed $failed $skipped)
+	echo "== $suite"
+	case $suite in
+	mutate) run_mutate ;;
+	asan) run_asan ;;
+	*)
+		if build_tree "$build" -Dbuildtype=release -Db_ndebug=false; then
+			run_meson "$suite" "$build" "$suite"
+		else
+			echo "FAILED $suite: the tree does not build"
+			add 0 1 0
+		fi
+		;;
+	esac
+	echo "-- $suite: $((passed - before[0])) passed, $((failed - before[1])) failed, $((skipped - before[2])) skipped in $((SECONDS - start)) s"
+}
+
+# label, build directory, meson suites...
+run_meson() {
+	local label=$1 dir=$2 limit status suite
+	shift 2
+	last_failed=0
+	limit=$(limit_of "$label")
+	local log=$dir/meson-logs/run-$label
+	local chosen=()
+	for suite in "$@"; do
+		chosen+=(--suite "$suite")
+	done
+	rm -f "$log.json"
+	# One program at a time where daemons and clocks share the CPUs.
+	local width=$jobs
+	[ "$label" = smoke ] || [ "$label" = long ] && width=1
+	CRITERION_VERBOSITY_LEVEL=1 timeout -k 10 "$limit" meson test -C "$dir" --no-rebuild --num-processes "$width" \
+		--logbase "run-$label" "${chosen[@]}" </dev/null >"$log.out" 2>&1
+	status=$?
+	if [ -s "$log.json" ]; then
+		count "$log.json"
+	elif [ $status -eq 0 ]; then
+		echo "skipped $label: this version has no such tests"
+		add 0 0 1
+	else
+		tail -20 "$log.out"
+	fi
+	if [ $status -eq 124 ] || [ $status -eq 137 ]; then
+		echo "FAILED $label: not finished in $limit s"
+		add 0 1 0
+	elif [ $status -ne 0 ] && [ "$last_failed" -eq 0 ]; then
+		echo "FAILED $label: meson test ended with $status, see $log.out"
+		add 0 1 0
+	fi
+	[ $status -eq 0 ] || [ ! -s "$log.txt" ] || echo "log: $log.txt"
+}
+
+# Adds what count.py counts in a log; shows its lines.
+count() {
+	local lines numbers
+	if ! lines=$(python3 "$here/count.py" "$@"); then
+		echo "FAILED: $* cannot be counted"
+		last_failed=1
+		add 0 1 0
+		return
+	fi
+	numbers=$(tail -1 <<<"$lines")
+	sed '$d' <<<"$lines"
+	read -r _ last_failed _ <<<"$numbers"
+	# shellcheck disable=SC2086
+	add $numbers
+}
+
+run_asan() {
+	last_failed=0
+	if ! build_tree "$build_asan" -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false; then
+		echo "FAILED asan: the tree does not build"
+		add 0 1 0
+		return
+	fi
+	export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=0}
+	export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}
+	run_meson asan "$build_asan" unit conform
+}
+
+run_mutate() {
+	local log=$logs/mutate.tap
+	mkdir -p "$logs"
+	last_failed=0
+	timeout -k 10 "$(limit_of mutate)" "$here/mutate.sh" >"$log" 2>"$logs/mutate.err" </dev/null
+	local status=$?
+	count "$log" --tap mutate
+	if [ $status -ne 0 ]; then
+		tail -5 "$logs/mutate.err"
+		[ "$last_failed" -ne 0 ] || { echo "FAILED mutate: ended with $status"; add 0 1 0; }
+	fi
+}
+
+last_failed=0
+main "$@"
