@@ -2,8 +2,8 @@
 /*
  * The rail as its own lcore and its transport see it: what runs per burst.
  *
- * Seen by dataplane/hot, dataplane/store/serve_hot.c and the transports; never by control. Everything here belongs to the rail lcore
- * unless a group says otherwise. Fields are grouped by writer, a cache line or more each.
+ * Seen by dataplane/hot, dataplane/store/serve_hot.c and the transports; never by control. Everything here belongs to
+ * the rail lcore unless a group says otherwise. Fields are grouped by writer, a cache line or more each.
  */
 #ifndef RY_HOT_RAIL_H
 #define RY_HOT_RAIL_H
@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hot/qp.h"
 #include "rail/rail_ctl.h"
 #include "rail/segment.h"
 #include "stats/stats.h"
@@ -25,94 +26,11 @@
 extern "C" {
 #endif
 
-/* ---- Windows: one per active segment, so a window's index is its segment's slot. ---- */
-enum window_state {
-	WINDOW_FREE = 0,
-	WINDOW_BOUND = 1,        /* the peer may write */
-	WINDOW_INVALIDATING = 2, /* WR_INV posted */
-	WINDOW_DEAD = 3,         /* closed by a fence or a lost QP; nothing may land */
-};
-
-struct window {
-	uint8_t *addr;
-	uint64_t len_bytes;
-	struct qp *qp;
-	uint32_t key; /* slot | salt << WINDOW_SLOT_BITS; a fresh salt at every bind */
-	uint8_t state; /* enum window_state */
-	void *hw;     /* transports with windows of their own */
-};
-
-#define WINDOW_SLOT_BITS 8
-static_assert((1u << WINDOW_SLOT_BITS) == RAIL_ACTIVE_MAX, "a window per slot");
-
-/* ---- A peer's request while this rail serves it ---- */
-struct serve_req {
-	struct serve_req *next; /* QP's queue, or the free list */
-	struct qp *qp;
-	struct source *source;
-	uint64_t request_id;
-	uint64_t recv_ns;
-	uint64_t start_ns;  /* first write posted */
-	uint64_t expire_ns; /* no write is posted at or after this */
-	uint64_t bytes_posted;
-	uint32_t key;
-	uint32_t status;
-	uint16_t n_parts;
-	uint16_t part;       /* next to post, and */
-	uint32_t part_off;   /* bytes of it posted */
-	uint16_t n_writes;   /* posted and not completed */
-	bool is_cancelled;
-	bool is_answered;    /* DONE was posted */
-	struct wire_part parts[WIRE_PARTS_MAX];
-};
-
-/* A FIFO of segments linked by segment.next. */
-struct seg_fifo {
-	struct segment *head;
-	struct segment *tail;
-	uint32_t n;
-};
-
-/* ---- One queue pair. A transport embeds it as the first member of its own struct. ---- */
-struct qp {
-	/* written by the transport in pair_connect, read-only afterwards */
-	uint16_t rail_idx;
-	uint16_t pair_idx;
-	uint16_t peer_idx;
-	uint16_t qp_idx;
-	bool is_dialler;
-	uint16_t peer_credits; /* granted by the peer */
-	/* written by the rail lcore */
-	alignas(64) uint32_t credits; /* READs we may still post */
-	uint32_t n_posted;     /* segments POSTED .. CLOSING on it */
-	struct seg_fifo held;  /* waiting for a credit */
-	struct serve_req *serve_head; /* requests of the peer, in order */
-	struct serve_req *serve_tail;
-	uint32_t n_serve;
-	uint32_t deficit_bytes; /* deficit round robin */
-	uint16_t slot;          /* in rail->qps */
-	bool is_down;           /* reported by the transport */
-	bool is_releasing;      /* conn wants it back */
-	uint8_t fail_status;    /* enum wc_status */
-	/* written by the rail lcore (release), read by conn (acquire) */
-	alignas(64) uint32_t state; /* enum qp_state */
-};
-
-struct rail_cmd {
-	uint8_t op; /* enum rail_cmd_op */
-	struct qp *qp;
-};
-
-enum rail_cmd_op {
-	RAIL_CMD_ADOPT = 1,
-	RAIL_CMD_RELEASE = 2,
-};
-
 struct rail {
 	/* ---- line 0: written at open, read-only while running ---- */
 	transport_post_fn post;
 	transport_poll_fn poll;
-	void *tr; /* the transport's own state */
+	void *tr;                /* the transport's own state */
 	struct rte_ring *work;   /* control -> rail: struct segment */
 	struct rte_ring *events; /* rail -> control: struct segment */
 	struct rte_ring *adopt;  /* conn -> rail: struct qp, low bit set = release */
@@ -126,13 +44,14 @@ struct rail {
 	const struct rail_snapshot *snap;
 	uint32_t turn;
 	uint32_t cancel_seen;
-	uint32_t qp_epoch;   /* grows when qps changes, so that a transport notices */
+	uint32_t qp_epoch; /* grows when qps changes, so that a transport notices */
 	uint16_t n_qps;
 	uint16_t serve_next; /* round robin position in qps */
 	uint32_t n_active;
 	uint32_t n_cancelling;
-	uint32_t n_serve;     /* requests accepted and unfinished, and */
-	uint64_t serve_bytes; /* their bytes */
+	uint32_t n_serve;         /* requests accepted and unfinished, and */
+	uint64_t serve_bytes;     /* their bytes */
+	struct seg_fifo closing;  /* DONE received, WR_INV to be posted */
 	struct seg_fifo landed;   /* to be hashed */
 	struct seg_fifo finished; /* to be handed back */
 	uint32_t free_top;
@@ -170,6 +89,10 @@ struct rail {
 };
 
 /* ---- rail_loop.c ---- */
+/* The QP is unusable: ends what is on it, sets QP_FAILED, kicks conn. Once per QP. */
+void rail_qp_down(struct rail *r, struct qp *qp, uint8_t wc_status, bool is_fenced);
+/* Adopts a new snapshot if there is one; the heartbeat. Every 256 turns and after every sleep. */
+void rail_housekeeping(struct rail *r);
 /* The segment of a request id, or NULL when it is gone (a late message). */
 static inline struct segment *rail_segment(struct rail *r, uint64_t request_id)
 {
@@ -179,10 +102,11 @@ static inline struct segment *rail_segment(struct rail *r, uint64_t request_id)
 }
 
 /*
- * For transports that place bytes by CPU (tcp, mock): where [offset, offset + len) of window `key` lies, NULL when the window is closed or the
- * range is outside it. `qp` must be the one the window is bound to.
+ * For transports that place bytes by CPU (tcp, mock): where [offset, offset + len) of window `key` lies, NULL when the
+ * window is closed or the range is outside it. `qp` must be the one the window is bound to.
  */
-static inline uint8_t *window_resolve(struct rail *r, const struct qp *qp, uint32_t key, uint64_t offset, uint64_t len_bytes)
+static inline uint8_t *window_resolve(
+	struct rail *r, const struct qp *qp, uint32_t key, uint64_t offset, uint64_t len_bytes)
 {
 	struct window *w = &r->windows[key & (RAIL_ACTIVE_MAX - 1)];
 
@@ -193,43 +117,22 @@ static inline uint8_t *window_resolve(struct rail *r, const struct qp *qp, uint3
 	return w->addr + offset;
 }
 
-static inline void seg_push(struct seg_fifo *f, struct segment *s)
-{
-	s->next = NULL;
-	if (f->tail)
-		f->tail->next = s;
-	else
-		f->head = s;
-	f->tail = s;
-	f->n++;
-}
-
-static inline struct segment *seg_pop(struct seg_fifo *f)
-{
-	struct segment *s = f->head;
-
-	if (!s)
-		return NULL;
-	f->head = s->next;
-	if (!f->head)
-		f->tail = NULL;
-	f->n--;
-	return s;
-}
-
 /* ---- verify_hot.c ---- */
 /* Hashes landed segments, at most snap->verify_turn_bytes; moves them to rail->finished. Returns how many finished. */
 unsigned verify_burst(struct rail *r);
 
-/* ---- store/serve_hot.c ---- */
+/* ---- store/serve_accept_hot.c, store/serve_hot.c ---- */
 /* A READ, PULL or CANCEL of a peer arrived on qp; the message passed wire_msg_check. */
 void serve_recv(struct rail *r, struct qp *qp, const struct wire_msg *msg);
-/* Posts writes and answers, deficit round robin over QPs, at most snap->serve_turn_bytes. Returns whether anything was posted. */
+/* Posts writes and answers, deficit round robin over QPs, at most snap->serve_turn_bytes. Returns whether anything was
+ * posted. */
 bool serve_post(struct rail *r);
 /* A write of this request completed. */
 void serve_written(struct rail *r, struct serve_req *req);
 /* The QP is down: forget its requests and unpin their sources. */
 void serve_drop_qp(struct rail *r, struct qp *qp);
+/* Unpins and frees an answered request without outstanding writes. */
+void serve_release(struct rail *r, struct serve_req *req);
 /* Initial free list. */
 void serve_init(struct rail *r);
 /* Whether serve_post has work. */
@@ -238,9 +141,18 @@ static inline bool serve_pending(const struct rail *r)
 	return r->n_serve != 0;
 }
 
-/* ---- rail_request_hot.c: the requester's half (READ, DONE, CANCEL, windows) ---- */
+/* ---- The requester's half: rail_request_hot.c (take, post), rail_answer_hot.c (DONE to hand-back), rail_abort_hot.c
+ * (cancel, fence, lost QPs) ---- */
 /* Takes segments from the work ring into their QP's held queue. */
 unsigned request_take(struct rail *r);
+/* Posts WR_INV for segments whose DONE came. */
+unsigned request_post_closing(struct rail *r);
+/* The segment is at its end: to be handed back with this status. */
+static inline void request_finish(struct rail *r, struct segment *s, uint32_t status)
+{
+	s->status = status;
+	seg_push(&r->finished, s);
+}
 /* Posts held segments while credits, slots and send-queue room last. */
 unsigned request_post(struct rail *r);
 /* DONE or BUSY arrived. */
@@ -249,8 +161,8 @@ void request_answer(struct rail *r, struct qp *qp, const struct wire_msg *msg);
 void request_closed(struct rail *r, struct segment *s);
 /* The QP is down: every segment on it ends with `status`. */
 void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status);
-/* Looks at cancel_want of every segment here. */
-void request_cancel_scan(struct rail *r);
+/* Looks at cancel_want of every segment here. false: a CANCEL found no room, scan again. */
+bool request_cancel_scan(struct rail *r);
 /* Ends CANCELLING segments whose fence_timeout is over, by ops.fence. */
 void request_fence_expired(struct rail *r);
 /* Gives finished segments back to control. */

@@ -48,8 +48,9 @@ enum seg_state {
 
 /*
  * The hash of one stripe that several segments carry. XXH3-64 streaming wants bytes in order, so a stripe has one hash owner at a
- * time: while the stripe is on one rail, that rail hashes its segments in offset order; when a stripe was split, control hands the
- * rest to the rail that finished last as a SEG_VERIFY, after all segments came back (the rings order the hand-over).
+ * time: the owner rail hashes its segments as they land in offset order. Whatever came out of order, or by another rail after a
+ * split, is left; when all segments are back control hands the rest to the rail that finished last as a SEG_VERIFY (the rings
+ * order the hand-over), so that no byte is hashed twice.
  */
 struct stripe_job {
 	/* written by control at creation, read by rails */
@@ -59,7 +60,6 @@ struct stripe_job {
 	uint16_t owner_rail;
 	/* written by the hash owner; control reads after the last segment came back */
 	uint64_t hashed_bytes; /* prefix that is in `state` */
-	struct segment *waiting; /* landed segments whose turn has not come, by offset */
 	XXH3_state_t state;
 };
 

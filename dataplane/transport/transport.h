@@ -134,12 +134,14 @@ struct transport_ops {
 	void (*pair_close)(struct rail *rail, struct qp *qp);
 	/* Takes WRs in order; short = that QP's send queue is full. A WR for a QP that is down is taken and dropped. */
 	transport_post_fn post;
-	/* Completions and messages, at most `max`; moves at most a bounded number of bytes. Reads rail->now_ns. */
+	/* Completions and messages, at most `max`; moves at most a bounded number of bytes. Reads rail->now_ns. Messages it hands over passed
+	 * wire_msg_check. With max = 0 it only forgets QPs that left rail->qps (qp_epoch tells); it must not touch such a QP again. */
 	transport_poll_fn poll;
 	/* Prepares to sleep: returns an fd that becomes readable when poll would find something, -1 for none; -EAGAIN when there is something
 	 * already. */
 	int (*arm)(struct rail *rail);
-	/* Closes a window without the peer's help. 0: nothing can land any more. -EINPROGRESS: conn must finish it. */
+	/* Closes a window without the peer's help. 0: nothing can land any more and the QP is unharmed; 1: nothing can land any more, the
+	 * QP must be rebuilt. */
 	int (*fence)(struct rail *rail, struct window *window);
 };
 

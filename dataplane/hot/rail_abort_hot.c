@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* How segments end when things go wrong: cancel, fence, loss of a QP. Out of line; the same lcore. */
+#include "rail.h"
+
+static bool send_cancel(struct rail *r, struct segment *s);
+static void cancel_held(struct rail *r, struct qp *qp);
+static void end_active(struct rail *r, struct segment *s, uint32_t status);
+static void unlink_closing(struct rail *r, struct segment *s);
+
+bool request_cancel_scan(struct rail *r)
+{
+	bool is_complete = true;
+
+	for (unsigned i = 0; i < r->n_qps; i++)
+		cancel_held(r, r->qps[i]);
+	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
+		struct segment *s = r->active[i];
+
+		if (!s || s->state != SEG_POSTED || !__atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))
+			continue;
+		if (!send_cancel(r, s))
+			is_complete = false;
+	}
+	return is_complete;
+}
+
+static void cancel_held(struct rail *r, struct qp *qp)
+{
+	struct seg_fifo keep = {0};
+	struct segment *s;
+
+	while ((s = seg_pop(&qp->held)) != NULL) {
+		if (__atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED)) {
+			r->n_held--;
+			request_finish(r, s, RY_ERR_CANCELLED);
+		} else {
+			seg_push(&keep, s);
+		}
+	}
+	qp->held = keep;
+}
+
+static bool send_cancel(struct rail *r, struct segment *s)
+{
+	struct wire_cancel m = {.h = {.type = WIRE_CANCEL, .len_bytes = sizeof(m), .request_id = s->request_id}};
+	struct wr wr = {.op = WR_SEND, .qp = s->qp, .addr = &m, .len_bytes = sizeof(m)};
+
+	if (!r->post(r, &wr, 1)) {
+		stat_add(&r->counters.sq_full, 1);
+		return false;
+	}
+	s->state = SEG_CANCELLING;
+	s->cancelled_ns = r->now_ns;
+	r->n_cancelling++;
+	stat_add(&r->counters.cancels_sent, 1);
+	return true;
+}
+
+/*
+ * The peer did not answer CANCEL in time. ops.fence is the proof that no late write can land; only then does the
+ * segment go back and its memory become control's to reuse.
+ */
+void request_fence_expired(struct rail *r)
+{
+	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
+		struct segment *s = r->active[i];
+		int rc;
+
+		if (!s || s->state != SEG_CANCELLING || r->now_ns - s->cancelled_ns < r->snap->fence_timeout_ns)
+			continue;
+		s->state = SEG_FENCING;
+		r->n_cancelling--;
+		rc = r->ops.fence(r, &r->windows[i]);
+		RTE_ASSERT(rc >= 0);
+		s->is_fenced = rc != 0;
+		stat_add(&r->counters.fences, 1);
+		end_active(r, s, RY_ERR_CANCELLED);
+		if (rc)
+			rail_qp_down(r, r->windows[i].qp, WC_ERR_RETRY, true);
+	}
+}
+
+static void end_active(struct rail *r, struct segment *s, uint32_t status)
+{
+	r->windows[s->slot].state = WINDOW_DEAD;
+	r->active[s->slot] = NULL;
+	r->free_slots[r->free_top++] = (uint16_t)s->slot;
+	r->n_active--;
+	s->qp->n_posted--;
+	stat_sub(&r->counters.inflight_bytes, s->len_bytes);
+	request_finish(r, s, status);
+}
+
+void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status)
+{
+	struct segment *s;
+
+	while ((s = seg_pop(&qp->held)) != NULL) {
+		r->n_held--;
+		request_finish(r, s, status);
+	}
+	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
+		s = r->active[i];
+		if (!s || s->qp != qp)
+			continue;
+		if (s->state == SEG_CANCELLING)
+			r->n_cancelling--;
+		if (s->state == SEG_CLOSING) {
+			/* DONE came first: its data is complete, and the lost QP has closed the window for us. */
+			unlink_closing(r, s);
+			request_closed(r, s);
+		} else {
+			end_active(
+				r, s, __atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED) ? RY_ERR_CANCELLED : status);
+		}
+	}
+}
+
+static void unlink_closing(struct rail *r, struct segment *s)
+{
+	struct seg_fifo keep = {0};
+	struct segment *c;
+
+	while ((c = seg_pop(&r->closing)) != NULL) {
+		if (c != s)
+			seg_push(&keep, c);
+	}
+	r->closing = keep;
+}
+
+uint64_t rail_next_timer(const struct rail *r)
+{
+	uint64_t next = UINT64_MAX;
+
+	if (!r->n_cancelling)
+		return next;
+	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
+		const struct segment *s = r->active[i];
+
+		if (s && s->state == SEG_CANCELLING)
+			next = RTE_MIN(next, s->cancelled_ns + r->snap->fence_timeout_ns);
+	}
+	return next;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* rail_poll: what a rail lcore does, in order. The stages live in rail_request_hot.c, store/serve_hot.c and
+ * verify_hot.c. */
+#include "rail.h"
+
+static unsigned reap(struct rail *r);
+static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg);
+static unsigned commands(struct rail *r);
+static void adopt(struct rail *r, struct qp *qp);
+static void release(struct rail *r, struct qp *qp);
+static void forget(struct rail *r, struct qp *qp);
+
+bool rail_poll(struct rail *r, uint64_t now_ns)
+{
+	unsigned n;
+
+	r->now_ns = now_ns;
+	n = reap(r);
+	n += commands(r);
+	n += request_take(r);
+	n += request_post(r);
+	n += serve_post(r);
+	n += verify_burst(r);
+	n += request_hand_back(r);
+	/* Every pin of this turn is visible to control from here on (partner: source_is_quiet). */
+	rte_rcu_qsbr_quiescent(r->sources->qsbr, r->idx);
+	if ((++r->turn & 255) == 0)
+		rail_housekeeping(r);
+	stat_add(n ? &r->counters.turns_busy : &r->counters.turns_idle, 1);
+	return n != 0;
+}
+
+static unsigned reap(struct rail *r)
+{
+	struct wc wc[RY_BURST_MAX];
+	uint16_t n = r->poll(r, wc, RY_BURST_MAX);
+
+	for (uint16_t i = 0; i < n; i++) {
+		switch (wc[i].op) {
+		case WC_RECV:
+			if (likely(!wc[i].qp->is_down))
+				dispatch(r, wc[i].qp, wc[i].msg);
+			break;
+		case WC_WRITE:
+			serve_written(r, wc[i].ctx);
+			break;
+		case WC_INV:
+			request_closed(r, wc[i].ctx);
+			break;
+		case WC_QP_DOWN:
+			rail_qp_down(r, wc[i].qp, wc[i].status, wc[i].is_fenced);
+			break;
+		default:
+			stat_add(&r->counters.protocol_errors, 1);
+		}
+	}
+	return n;
+}
+
+static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg)
+{
+	switch (msg->type) {
+	case WIRE_READ:
+	case WIRE_PULL:
+	case WIRE_CANCEL:
+		serve_recv(r, qp, msg);
+		break;
+	case WIRE_DONE:
+	case WIRE_BUSY:
+		request_answer(r, qp, msg);
+		break;
+	default:
+		stat_add(&r->counters.protocol_errors, 1);
+	}
+}
+
+/* What control and conn want: looked at every turn, by one load each. */
+static unsigned commands(struct rail *r)
+{
+	/* Relaxed: cancel_want is only ever set before the epoch grows, and a missed turn is seen in the next. The
+	 * acquire below orders. */
+	uint32_t epoch = __atomic_load_n(&r->cancel_epoch, __ATOMIC_RELAXED);
+	unsigned n = 0;
+	void *p;
+
+	if (unlikely(epoch != r->cancel_seen)) {
+		/* Partner: the release in rail_cancel_scan. */
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (request_cancel_scan(r))
+			r->cancel_seen = epoch;
+		n++;
+	}
+	if (unlikely(r->n_cancelling))
+		request_fence_expired(r);
+	while (unlikely((p = spsc_pop(r->adopt)) != NULL)) {
+		struct qp *qp = (struct qp *)((uintptr_t)p & ~RAIL_RELEASE_BIT);
+
+		if ((uintptr_t)p & RAIL_RELEASE_BIT)
+			release(r, qp);
+		else
+			adopt(r, qp);
+		n++;
+	}
+	return n;
+}
+
+static __rte_noinline __rte_cold void adopt(struct rail *r, struct qp *qp)
+{
+	if (r->n_qps == RAIL_QPS_MAX) {
+		qp->is_down = true;
+		qp->fail_status = WC_ERR_LOCAL;
+	} else {
+		qp->slot = r->n_qps;
+		qp->credits = qp->peer_credits;
+		r->qps[r->n_qps++] = qp;
+		r->qp_epoch++;
+		stat_set(&r->counters.qps, r->n_qps);
+	}
+	/* Release: partner of the acquire in qp_state; conn sees an adopted QP completely. */
+	__atomic_store_n(&qp->state, qp->is_down ? QP_FAILED : QP_ADOPTED, __ATOMIC_RELEASE);
+	waker_kick(r->conn_waker);
+}
+
+/* Control has promised that no further segment names this QP; those before the promise are in the work ring. */
+static __rte_noinline __rte_cold void release(struct rail *r, struct qp *qp)
+{
+	qp->is_down = true; /* what is still in the work ring for it ends at once */
+	while (request_take(r))
+		;
+	request_drop_qp(r, qp, RY_ERR_RAIL);
+	serve_drop_qp(r, qp);
+	forget(r, qp);
+	__atomic_store_n(&qp->state, QP_RELEASED, __ATOMIC_RELEASE); /* partner: qp_state */
+	waker_kick(r->conn_waker);
+}
+
+static void forget(struct rail *r, struct qp *qp)
+{
+	if (qp->slot >= r->n_qps || r->qps[qp->slot] != qp)
+		return;
+	r->qps[qp->slot] = r->qps[--r->n_qps];
+	r->qps[qp->slot]->slot = qp->slot;
+	r->qp_epoch++;
+	stat_set(&r->counters.qps, r->n_qps);
+	r->poll(r, NULL, 0); /* the transport lets go of it before conn may free it */
+}
+
+void rail_qp_down(struct rail *r, struct qp *qp, uint8_t wc_status, bool is_fenced)
+{
+	if (qp->is_down)
+		return;
+	qp->is_down = true;
+	qp->fail_status = wc_status;
+	RTE_ASSERT(is_fenced); /* transports that cannot promise it must fence before they report */
+	stat_add(&r->counters.qp_failures, 1);
+	request_drop_qp(r, qp, RY_ERR_RAIL);
+	serve_drop_qp(r, qp);
+	__atomic_store_n(&qp->state, QP_FAILED, __ATOMIC_RELEASE); /* partner: qp_state */
+	waker_kick(r->conn_waker);
+}
+
+void rail_housekeeping(struct rail *r)
+{
+	/* Acquire: partner of the release in rail_publish; the snapshot's content comes with its pointer. */
+	r->snap = __atomic_load_n(&r->want_snap, __ATOMIC_ACQUIRE);
+	__atomic_store_n(
+		&r->seen_generation, r->snap->generation, __ATOMIC_RELEASE); /* partner: rail_seen_generation */
+	stat_add(&r->counters.heartbeat, 1);
+}
