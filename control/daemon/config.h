@@ -103,6 +103,8 @@ struct config_error {
 
 /* Defaults of every key; a node with no rails and no roles. */
 void config_defaults(struct config *c);
+/* Defaults of one rail at position idx of the list; name, transport and address are left empty. */
+void config_rail_defaults(struct rail_conf *rail, uint16_t idx);
 /* Reads, checks and completes a file. 0, or -EINVAL, -ENOENT ... with err filled; *out is written only on success. */
 int config_load(const char *path, struct config *out, struct config_error *err);
 /* The checks alone, for a configuration made in memory. */
