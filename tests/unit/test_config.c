@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "daemon/config.h"
+#include "daemon/config_rows.h"
+
+#include <criterion/criterion.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GOOD                                                                                                           \
+	"node: reader0\n"                                                                                              \
+	"roles: [reader, store]\n"                                                                                     \
+	"rails:\n"                                                                                                     \
+	"  - {name: rail0, transport: tcp, address: 127.0.0.1, port: 7471, rate: 125MB/s}\n"                           \
+	"  - {name: rail1, transport: mock, lcore: 7, bandwidth: 1Gbit/s, latency: 5us, copy: false}\n"                \
+	"stores:\n"                                                                                                    \
+	"  - {name: store0, endpoints: [{address: \"::1\", port: 7481, rail: rail0}]}\n"                               \
+	"  - {name: me, self: true}\n"
+
+static struct config c;
+static struct config_error err;
+
+/* Loads `text` from a file of its own. */
+static int load(const char *text)
+{
+	char path[] = "/tmp/ry-config-XXXXXX";
+	int fd = mkstemp(path);
+	int rc;
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+	memset(&err, 0, sizeof(err));
+	rc = config_load(path, &c, &err);
+	unlink(path);
+	return rc;
+}
+
+/* GOOD with one piece replaced. */
+static int load_with(const char *piece, const char *by)
+{
+	const char *at = strstr(GOOD, piece);
+	char text[2048];
+
+	cr_assert_not_null(at, "%s", piece);
+	snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - GOOD), GOOD, by, at + strlen(piece));
+	return load(text);
+}
+
+static void refused(int rc, uint32_t line, const char *what)
+{
+	char at[16];
+
+	snprintf(at, sizeof(at), ":%u: ", line);
+	cr_assert_eq(rc, -EINVAL, "accepted, but should have failed with %s", what);
+	cr_expect_not_null(strstr(err.text, at), "no '%s' in: %s", at, err.text);
+	cr_expect_not_null(strstr(err.text, what), "no '%s' in: %s", what, err.text);
+}
+
+Test(config, good_file)
+{
+	cr_assert_eq(load(GOOD), 0, "%s", err.text);
+	cr_expect_str_eq(c.node_name, "reader0");
+	cr_expect_str_eq(c.socket_path, "/run/railyard/reader0.sock");
+	cr_expect(c.is_reader && c.is_store && c.want_hugepages);
+	cr_expect_eq(c.idle_spin_ns, UINT64_MAX);
+	cr_expect_eq(c.n_rails, 2);
+	cr_expect_eq(c.rails[0].lcore, 1);
+	cr_expect_eq(c.rails[0].rate_bytes_per_s, 125000000);
+	cr_expect_eq(c.rails[0].sockets_per_pair, 1);
+	cr_expect_eq(c.rails[0].inflight_max_bytes, 64u << 20);
+	cr_expect_eq(c.rails[0].numa_node, -1);
+	cr_expect_eq(c.rails[1].lcore, 7);
+	cr_expect_eq(c.rails[1].mock.bandwidth_bytes_per_s, 125000000);
+	cr_expect_eq(c.rails[1].mock.latency_ns, 5000);
+	cr_expect_not(c.rails[1].mock.want_copy);
+	cr_expect_eq(c.n_stores, 2);
+	cr_expect_str_eq(c.stores[0].endpoints[0].address, "::1");
+	cr_expect_eq(c.stores[0].endpoints[0].port, 7481);
+	cr_expect(c.stores[1].is_self);
+	cr_expect_eq(c.read_arena_bytes, 256u << 20);
+	cr_expect_eq(c.read_deadline_ns, 30000000000ull);
+}
+
+Test(config, sections_override_defaults)
+{
+	cr_assert_eq(load(GOOD "hugepages: off\nidle: spin\nidle_spin: 20us\nsocket: /tmp/x.sock\n"
+			       "reader: {policy: round_robin, ring_entries: 64, one_rail_max: 0}\n"
+			       "store: {memory: 64MiB, tier: pinned}\ntimeouts: {read: 1.5s, drain: 0}\n"),
+		0, "%s", err.text);
+	cr_expect_not(c.want_hugepages);
+	cr_expect_eq(c.idle, IDLE_SPIN);
+	cr_expect_eq(c.idle_spin_ns, 20000);
+	cr_expect_str_eq(c.socket_path, "/tmp/x.sock");
+	cr_expect_eq(c.policy, POLICY_ROUND_ROBIN);
+	cr_expect_eq(c.ring_entries, 64);
+	cr_expect_eq(c.one_rail_max_bytes, 0);
+	cr_expect_eq(c.store_bytes, 64u << 20);
+	cr_expect_eq(c.tier, TIER_PINNED);
+	cr_expect_eq(c.read_deadline_ns, 1500000000);
+	cr_expect_eq(c.drain_ns, 0);
+}
+
+Test(config, missing_file_and_untouched_result)
+{
+	memset(&c, 0x5a, sizeof(c));
+	cr_expect_eq(config_load("/nonexistent/railyard.yaml", &c, &err), -ENOENT);
+	cr_expect_not_null(strstr(err.text, "/nonexistent/railyard.yaml"));
+	cr_expect_eq(load_with("125MB/s", "fast"), -EINVAL);
+	cr_expect_eq(c.n_rails, 0x5a5a, "a refused file must leave the result alone");
+}
+
+Test(config, unknown_keys_name_the_nearest)
+{
+	refused(load_with("port: 7471", "prot: 7471"), 4, "unknown key 'prot' in rails; did you mean 'port'?");
+	refused(load(GOOD "timeout: {read: 1s}\n"), 9, "did you mean 'timeouts'?");
+	refused(load(GOOD "reader:\n  read_areana: 1GiB\n"), 10, "in reader; did you mean 'read_arena'?");
+	refused(load_with("rail: rail0", "riel: rail0"), 7, "in endpoints; did you mean 'rail'?");
+	refused(load(GOOD "xyzzyplugh: 1\n"), 9, "unknown key 'xyzzyplugh'");
+	cr_expect_null(strstr(err.text, "did you mean"));
+}
+
+Test(config, units_are_required)
+{
+	refused(load_with("125MB/s", "125"), 4, "rails[0].rate: '125' is not a rate with its unit");
+	refused(load_with("5us", "5"), 5, "rails[1].latency");
+	refused(load(GOOD "reader:\n  segment: 1048576\n"), 10, "reader.segment: '1048576' is not a size");
+	refused(load(GOOD "timeouts:\n  read: 30\n"), 10, "timeouts.read");
+	refused(load_with("125MB/s", "125mb/s"), 4, "rails[0].rate");
+}
+
+Test(config, ranges)
+{
+	refused(load(GOOD "timeouts: {read: 2h}\n"), 9, "timeouts.read: 2h is outside its range, 1ms to 1h");
+	refused(load(GOOD "reader:\n  segment: 32KiB\n"), 10, "outside its range");
+	refused(load_with("port: 7471", "port: 65536"), 4, "rails[0].port: '65536' is too large");
+	refused(load_with("port: 7471", "port: -1"), 4, "rails[0].port: '-1' is not a whole number");
+	refused(load_with("lcore: 7", "lcore: 128"), 5, "outside its range, 0 to 127");
+	refused(load(GOOD "reader: {ring_entries: 100}\n"), 9, "no power of two");
+	refused(load(GOOD "reader: {segment: 65537B}\n"), 9, "no multiple of 4KiB");
+	refused(load(GOOD "reader: {policy: fastest}\n"), 9, "'fastest' is none of adaptive|round_robin");
+	refused(load(GOOD "store: {memory: 99999999TiB}\n"), 9, "store.memory: '99999999TiB' is not a size");
+}
+
+Test(config, rails_must_differ)
+{
+	refused(load_with("lcore: 7", "lcore: 1"), 5, "1 is also the lcore of rails[0]");
+	refused(load_with("name: rail1", "name: rail0"), 5, "'rail0' is also the name of rails[0]");
+	refused(load_with("transport: mock, lcore: 7, bandwidth: 1Gbit/s, latency: 5us, copy: false",
+			"transport: tcp, address: 127.0.0.1, port: 7471"),
+		5, "127.0.0.1 port 7471 is also that of rails[0]");
+	refused(load_with("transport: tcp", "transport: pigeon"), 4, "'pigeon' is not in this build");
+	refused(load_with("address: 127.0.0.1", "address: localhost"), 4, "host names are not resolved");
+	refused(load_with("address: 127.0.0.1, ", ""), 4, "transport tcp binds to an address");
+	refused(load_with("port: 7471, ", ""), 4, "a store needs a port");
+	refused(load_with("rate: 125MB/s", "latency: 1us"), 4, "is for transport mock only");
+}
+
+Test(config, stores_must_be_reachable)
+{
+	refused(load_with("rail: rail0", "rail: rail9"), 7, "'rail9' is no rail of this node");
+	refused(load_with("rail: rail0", "rail: rail1"), 7, "rail1 is a mock rail");
+	refused(load_with("port: 7481, ", ""), 7, "stores[0].endpoints[0].port: is missing");
+	refused(load_with("name: me", "name: store0"), 8, "also the name of stores[0]");
+	refused(load_with(", endpoints: [{address: \"::1\", port: 7481, rail: rail0}]", ""), 7, "0 endpoints");
+	refused(load_with("roles: [reader, store]", "roles: [reader]"), 8, "needs the role store");
+}
+
+Test(config, what_a_node_needs)
+{
+	refused(load_with("node: reader0", "hugepages: auto"), 1, "node: is missing");
+	refused(load_with("node: reader0", "node: \"a b\""), 1, "not allowed here (0x20)");
+	refused(load_with("node: reader0", "node: a2345678901234567890123456789012"), 1,
+		"32 characters; the most is 31");
+	refused(load_with("node: reader0", "node:"), 1, "has no value");
+	refused(load_with("roles: [reader, store]", "roles: []"), 2, "missing or empty");
+	refused(load_with("roles: [reader, store]", "roles: [reader, strore]"), 2, "roles[1]: 'strore' is no role");
+	refused(load_with("roles: [reader, store]", "roles: [store, store]"), 2, "stands in the list twice");
+	refused(load("node: a\nroles: [store]\n"), 1, "0 rails");
+	refused(load_with("roles: [reader, store]", "roles: reader"), 2, "roles");
+	refused(load(""), 1, "empty");
+}
+
+Test(config, yaml_is_not_guessed_at)
+{
+	refused(load(GOOD "node: twice\n"), 1, "already seen");
+	refused(load(GOOD "---\nnode: other\n"), 1, "document");
+	cr_expect_eq(load("node: [\n"), -EINVAL);
+	cr_expect_eq(load("- a\n"), -EINVAL);
+	cr_expect_eq(load(GOOD "hugepages: &x off\nidle: *x\n"), -EINVAL);
+}
+
+Test(config, numbers_with_units)
+{
+	uint64_t v = 0;
+
+	cr_expect(parse_bytes("4MiB", &v) == 0 && v == 4u << 20);
+	cr_expect(parse_bytes("1.5kB", &v) == 0 && v == 1500);
+	cr_expect(parse_bytes("0", &v) == 0 && v == 0);
+	cr_expect(parse_rate("2.5Gbit/s", &v) == 0 && v == 312500000);
+	cr_expect(parse_duration("0.5us", &v) == 0 && v == 500);
+	cr_expect(parse_duration("2min", &v) == 0 && v == 120000000000ull);
+	v = 77;
+	cr_expect_eq(parse_bytes("4", &v), -EINVAL);
+	cr_expect_eq(parse_bytes("4 MiB", &v), -EINVAL);
+	cr_expect_eq(parse_bytes("MiB", &v), -EINVAL);
+	cr_expect_eq(parse_bytes("", &v), -EINVAL);
+	cr_expect_eq(parse_bytes("1.KiB", &v), -EINVAL);
+	cr_expect_eq(parse_bytes("0.3B", &v), -EINVAL, "no fraction of a byte");
+	cr_expect_eq(parse_bytes("17179869184GiB", &v), -EINVAL, "2^64 does not fit");
+	cr_expect_eq(parse_bytes("18446744073709551616B", &v), -EINVAL);
+	cr_expect_eq(parse_rate("4MiB", &v), -EINVAL);
+	cr_expect_eq(parse_duration("-1s", &v), -EINVAL);
+	cr_expect_eq(v, 77, "nothing is written on failure");
+}
+
+Test(config, every_default_is_printed_as_it_is_read)
+{
+	struct config_store store = {.name = ""};
+	struct rail_conf rail;
+	struct config d;
+	char text[128], why[128];
+
+	config_defaults(&d);
+	config_rail_defaults(&rail, 0);
+	config_section_defaults(SECTION_STORES, &store);
+	for (uint32_t i = 0; i < config_n_rows; i++) {
+		const struct config_row *row = &config_rows[i];
+		void *base = row->section == SECTION_RAILS    ? (void *)&rail
+			     : row->section == SECTION_STORES ? (void *)&store
+							      : (void *)&d;
+
+		if (row->section == SECTION_ENDPOINTS || row->kind == KIND_name || row->kind == KIND_text ||
+			!strcmp(row->key, "lcore"))
+			continue;
+		cr_expect_eq(config_row_check(row, base, why, sizeof(why)), 0, "%s: %s", row->key, why);
+		config_row_format(row, base, text, sizeof(text));
+		cr_expect_str_eq(text, row->def, "%s", row->key);
+	}
+}
+
+Test(config, check_alone)
+{
+	cr_assert_eq(load(GOOD), 0, "%s", err.text);
+	cr_expect_eq(config_check(&c, &err), 0, "%s", err.text);
+	c.rails[1].lcore = 1;
+	cr_expect_eq(config_check(&c, &err), -EINVAL);
+	cr_expect_not_null(strstr(err.text, "rails[1].lcore"), "%s", err.text);
+}
+
+/* docs/config.md is what the table says. The path is that of this source file, as the compiler was given it. */
+Test(config, doc_is_up_to_date)
+{
+	static const char here[] = "tests/unit/test_config.c";
+	char path[512], *made = NULL, *kept;
+	size_t made_bytes = 0;
+	FILE *f;
+
+	f = open_memstream(&made, &made_bytes);
+	cr_assert_not_null(f);
+	config_print_doc(f);
+	fclose(f);
+	snprintf(path, sizeof(path), "%.*sdocs/config.md", (int)(strlen(__FILE__) - strlen(here)), __FILE__);
+	f = fopen(path, "r");
+	cr_assert_not_null(f, "%s cannot be opened from this directory", path);
+	kept = calloc(1, made_bytes + 2);
+	cr_assert_not_null(kept);
+	cr_expect_eq(
+		fread(kept, 1, made_bytes + 1, f), made_bytes, "run railyardd --print-config-doc > docs/config.md");
+	cr_expect_str_eq(kept, made, "run railyardd --print-config-doc > docs/config.md");
+	fclose(f);
+	free(kept);
+	free(made);
+}
