@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "daemon/client.h"
+
+#include <sys/eventfd.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where the parts of the ring memfd start; every part starts on a cache line. */
+struct layout {
+	uint32_t sq_index;
+	uint32_t cq_index;
+	uint32_t sq;
+	uint32_t cq;
+	uint32_t slots;
+	uint32_t total;
+};
+
+static int plan_layout(uint32_t n_entries, struct layout *l);
+static int map_all(struct client *c, const struct client_conf *conf, const struct layout *l, char *message,
+	uint32_t message_bytes);
+static int register_all(struct client *c, const struct client_conf *conf, char *message, uint32_t message_bytes);
+static void write_header(struct client *c, const struct client_conf *conf, const struct layout *l);
+static int explain(int rc, char *message, uint32_t message_bytes, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+int client_create(const struct client_conf *conf, char *message, uint32_t message_bytes, struct client **out)
+{
+	struct layout l;
+	struct client *c;
+	int rc;
+
+	rc = plan_layout(conf->n_entries, &l);
+	if (rc < 0)
+		return explain(rc, message, message_bytes, "%u ring entries: a power of two up to %u is possible",
+			conf->n_entries, RY_RING_ENTRIES_MAX);
+	if (posix_memalign((void **)&c, 64, sizeof(*c)))
+		return explain(-ENOMEM, message, message_bytes, "no memory for a client");
+	memset(c, 0, sizeof(*c));
+	c->id = conf->id;
+	c->pid = conf->pid;
+	c->uid = conf->uid;
+	c->n_entries = conf->n_entries;
+	c->ring.fd = c->read_arena.fd = c->put_arena.fd = -1;
+	c->cq_event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->cq_event_fd < 0) {
+		rc = explain(-errno, message, message_bytes, "no eventfd: %s; raise the limit of open files",
+			strerror(errno));
+		goto err_client;
+	}
+	rc = map_all(c, conf, &l, message, message_bytes);
+	if (rc == 0)
+		rc = register_all(c, conf, message, message_bytes);
+	if (rc < 0)
+		goto err_client;
+	write_header(c, conf, &l);
+	*out = c;
+	return 0;
+
+err_client:
+	client_destroy(c);
+	return rc;
+}
+
+/* Accepts what client_create could not finish. */
+void client_destroy(struct client *c)
+{
+	if (!c)
+		return;
+	extent_map_destroy(c->read_map);
+	region_unregister(c->put_region);
+	region_unregister(c->read_region);
+	if (c->put_arena.base)
+		guard_remove(c->put_arena.base);
+	if (c->ring.base)
+		guard_remove(c->ring.base);
+	mapping_unmap(&c->put_arena);
+	mapping_unmap(&c->read_arena);
+	mapping_unmap(&c->ring);
+	if (c->cq_event_fd >= 0)
+		close(c->cq_event_fd);
+	free(c);
+}
+
+static int plan_layout(uint32_t n, struct layout *l)
+{
+	if (n < 2 || n > RY_RING_ENTRIES_MAX || (n & (n - 1)))
+		return -EINVAL;
+	l->sq_index = sizeof(struct ry_ring_header);
+	l->cq_index = l->sq_index + sizeof(struct ry_ring_index);
+	l->sq = l->cq_index + sizeof(struct ry_ring_index);
+	l->cq = l->sq + n * (uint32_t)sizeof(struct ry_sqe);
+	l->slots = l->cq + n * (uint32_t)sizeof(struct ry_cqe);
+	l->total = (l->slots + n * (uint32_t)sizeof(struct ry_slot) + 4095u) & ~4095u;
+	return 0;
+}
+
+static int map_all(
+	struct client *c, const struct client_conf *conf, const struct layout *l, char *message, uint32_t message_bytes)
+{
+	char name[48];
+	int rc;
+
+	snprintf(name, sizeof(name), "railyard-ring-%u", conf->id);
+	rc = arena_map_shared(name, l->total, &c->ring);
+	if (rc < 0)
+		return explain(
+			rc, message, message_bytes, "no memory for rings of %u bytes: %s", l->total, strerror(-rc));
+	snprintf(name, sizeof(name), "railyard-read-%u", conf->id);
+	rc = arena_map_read(name, conf->read_arena_bytes, conf->want_hugepages, &c->read_arena);
+	if (rc < 0)
+		return explain(rc, message, message_bytes,
+			"no memory for a read arena of %" PRIu64 " bytes: %s; ask for a smaller one",
+			conf->read_arena_bytes, strerror(-rc));
+	snprintf(name, sizeof(name), "railyard-put-%u", conf->id);
+	rc = arena_map_shared(name, conf->put_arena_bytes, &c->put_arena);
+	if (rc < 0)
+		return explain(rc, message, message_bytes,
+			"no memory for a put arena of %" PRIu64 " bytes: %s; ask for a smaller one",
+			conf->put_arena_bytes, strerror(-rc));
+	return 0;
+}
+
+/* A client can make pages of what it may write unreadable, so both are guarded; the read arena is sealed against that.
+ */
+static int register_all(struct client *c, const struct client_conf *conf, char *message, uint32_t message_bytes)
+{
+	int rc;
+
+	rc = guard_add(c->ring.base, c->ring.bytes);
+	if (rc == 0)
+		rc = guard_add(c->put_arena.base, c->put_arena.bytes);
+	if (rc < 0)
+		return explain(rc, message, message_bytes, "no guard for client memory: %s; detach other clients",
+			strerror(-rc));
+	rc = region_register(
+		conf->rails, conf->n_rails, c->read_arena.base, c->read_arena.bytes, MEM_HOST, &c->read_region);
+	if (rc == 0)
+		rc = region_register(
+			conf->rails, conf->n_rails, c->put_arena.base, c->put_arena.bytes, MEM_HOST, &c->put_region);
+	if (rc < 0)
+		return explain(rc, message, message_bytes,
+			"arenas cannot be registered on every rail: %s; see the daemon's RLIMIT_MEMLOCK",
+			strerror(-rc));
+	rc = extent_map_create(c->read_arena.bytes, EXTENT_GRANULE_BYTES, &c->read_map);
+	if (rc < 0)
+		return explain(rc, message, message_bytes, "no extent map for a read arena of %" PRIu64 " bytes: %s",
+			conf->read_arena_bytes, strerror(-rc));
+	return 0;
+}
+
+static void write_header(struct client *c, const struct client_conf *conf, const struct layout *l)
+{
+	struct ry_ring_header *h = (struct ry_ring_header *)(void *)c->ring.base;
+
+	*h = (struct ry_ring_header){
+		.magic = RY_RING_MAGIC,
+		.abi_major = RY_RING_ABI_MAJOR,
+		.abi_minor = RY_RING_ABI_MINOR,
+		.total_bytes = (uint32_t)c->ring.bytes,
+		.n_entries = conf->n_entries,
+		.sq_index_offset = l->sq_index,
+		.cq_index_offset = l->cq_index,
+		.sq_offset = l->sq,
+		.cq_offset = l->cq,
+		.slot_offset = l->slots,
+		.slot_bytes = sizeof(struct ry_slot),
+		.read_arena_bytes = c->read_arena.bytes,
+		.put_arena_bytes = c->put_arena.bytes,
+		.client_id = conf->id,
+	};
+	c->header = h;
+	c->sq_index = (struct ry_ring_index *)(void *)(c->ring.base + l->sq_index);
+	c->cq_index = (struct ry_ring_index *)(void *)(c->ring.base + l->cq_index);
+	c->sq = (struct ry_sqe *)(void *)(c->ring.base + l->sq);
+	c->cq = (struct ry_cqe *)(void *)(c->ring.base + l->cq);
+	c->slots = (struct ry_slot *)(void *)(c->ring.base + l->slots);
+}
+
+static int explain(int rc, char *message, uint32_t message_bytes, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(message, message_bytes, fmt, args);
+	va_end(args);
+	return rc;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The work thread: jobs that take milliseconds (memfds, page zeroing, registration), one after the other, asked for by
+ * the api thread.
+ *
+ * A job belongs to the work thread from the push on `from_api` until it comes back on `to_api`. work_poll does what is
+ * queued and never waits, so that a test runs it in turn; work_run sleeps on the waker between jobs.
+ */
+#ifndef RY_WORK_H
+#define RY_WORK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/client.h"
+#include "sync/sync.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum work_op {
+	WORK_CREATE_CLIENT = 1,  /* conf -> client, or status and message */
+	WORK_DESTROY_CLIENT = 2, /* client; always succeeds */
+};
+
+struct work_job {
+	uint8_t op; /* enum work_op */
+	int status; /* 0 or -errno */
+	struct client_conf conf;
+	struct client *client;
+	char message[256];
+	void *api_ctx; /* api's own */
+};
+
+struct work {
+	struct rte_ring *from_api;
+	struct rte_ring *to_api;
+	struct waker *waker;
+	struct waker *api_waker;
+};
+
+/* Does every queued job; returns whether there was one. */
+bool work_poll(struct work *w);
+/* Thread body: until *stop is set and the waker kicked. Jobs that are queued then are still done. */
+void work_run(struct work *w, const uint32_t *stop);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
