@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "daemon/client.h"
+#include "daemon/work.h"
+
+#include <criterion/criterion.h>
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_BYTES (1u << 20)
+#define PUT_BYTES (512u << 10)
+
+/* A rail that counts registrations and refuses when told. */
+struct fake_rail {
+	int n_registered;
+	int n_until_refusal;
+};
+
+static struct fake_rail fakes[2];
+static struct region_rail rails[2];
+static char message[256];
+
+static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+{
+	struct fake_rail *f = rail;
+
+	if (f->n_until_refusal-- == 0)
+		return -ENOMEM;
+	f->n_registered++;
+	*lkey = 1;
+	return 0;
+}
+
+static void fake_dereg(void *rail, uint32_t lkey)
+{
+	((struct fake_rail *)rail)->n_registered--;
+}
+
+static void setup(void)
+{
+	for (int i = 0; i < 2; i++) {
+		fakes[i] = (struct fake_rail){.n_until_refusal = 1000};
+		rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg};
+	}
+	memset(message, 0, sizeof(message));
+}
+
+static struct client_conf conf_of(uint32_t n_entries)
+{
+	return (struct client_conf){
+		.id = 7,
+		.pid = 42,
+		.uid = 1000,
+		.n_entries = n_entries,
+		.read_arena_bytes = READ_BYTES,
+		.put_arena_bytes = PUT_BYTES,
+		.rails = rails,
+		.n_rails = 2,
+	};
+}
+
+static struct client *create(void)
+{
+	struct client_conf conf = conf_of(64);
+	struct client *c = NULL;
+
+	cr_assert_eq(client_create(&conf, message, sizeof(message), &c), 0, "%s", message);
+	return c;
+}
+
+static int n_open_files(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+TestSuite(client_create, .init = setup);
+
+Test(client_create, header_says_what_is_there)
+{
+	struct client *c = create();
+	const struct ry_ring_header *h = c->header;
+	const uint8_t *base = c->ring.base;
+
+	cr_expect_eq(h->magic, RY_RING_MAGIC);
+	cr_expect_eq(h->abi_major, RY_RING_ABI_MAJOR);
+	cr_expect_eq(h->abi_minor, RY_RING_ABI_MINOR);
+	cr_expect_eq(h->total_bytes, c->ring.bytes);
+	cr_expect_eq(h->n_entries, 64);
+	cr_expect_eq(h->slot_bytes, sizeof(struct ry_slot));
+	cr_expect_eq(h->read_arena_bytes, READ_BYTES);
+	cr_expect_eq(h->put_arena_bytes, PUT_BYTES);
+	cr_expect_eq(h->client_id, 7);
+	cr_expect_eq((const uint8_t *)c->sq_index, base + h->sq_index_offset);
+	cr_expect_eq((const uint8_t *)c->cq_index, base + h->cq_index_offset);
+	cr_expect_eq((const uint8_t *)c->sq, base + h->sq_offset);
+	cr_expect_eq((const uint8_t *)c->cq, base + h->cq_offset);
+	cr_expect_eq((const uint8_t *)c->slots, base + h->slot_offset);
+	for (size_t i = 0; i < sizeof(h->reserved); i++)
+		cr_expect_eq(h->reserved[i], 0);
+	client_destroy(c);
+}
+
+Test(client_create, parts_are_aligned_and_do_not_overlap)
+{
+	struct client *c = create();
+	const struct ry_ring_header *h = c->header;
+
+	cr_expect_geq(h->sq_index_offset, sizeof(*h));
+	cr_expect_geq(h->cq_index_offset, h->sq_index_offset + sizeof(struct ry_ring_index));
+	cr_expect_geq(h->sq_offset, h->cq_index_offset + sizeof(struct ry_ring_index));
+	cr_expect_geq(h->cq_offset, h->sq_offset + 64 * sizeof(struct ry_sqe));
+	cr_expect_geq(h->slot_offset, h->cq_offset + 64 * sizeof(struct ry_cqe));
+	cr_expect_leq(h->slot_offset + 64 * sizeof(struct ry_slot), h->total_bytes);
+	cr_expect_eq((h->sq_index_offset | h->cq_index_offset | h->sq_offset | h->cq_offset | h->slot_offset) % 64, 0);
+	cr_expect_eq(h->total_bytes % 4096, 0);
+	client_destroy(c);
+}
+
+Test(client_create, memfds_are_sealed_and_sized)
+{
+	struct client *c = create();
+	const int shared = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	const struct mapping *m[] = {&c->ring, &c->read_arena, &c->put_arena};
+	struct stat st;
+
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(fstat(m[i]->fd, &st), 0);
+		cr_expect_eq((uint64_t)st.st_size, m[i]->bytes);
+		cr_expect_eq(fcntl(m[i]->fd, F_GET_SEALS) & shared, shared);
+		cr_expect_neq(ftruncate(m[i]->fd, 0), 0);
+	}
+	cr_expect_eq(mmap(NULL, READ_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, c->read_arena.fd, 0), MAP_FAILED,
+		"a client must not map the read arena writable");
+	cr_expect_neq(mmap(NULL, READ_BYTES, PROT_READ, MAP_SHARED, c->read_arena.fd, 0), MAP_FAILED);
+	cr_expect_neq(fallocate(c->read_arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 65536), 0,
+		"nor punch holes into it");
+	cr_expect_neq(mmap(NULL, PUT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, c->put_arena.fd, 0), MAP_FAILED);
+	client_destroy(c);
+}
+
+Test(client_create, registered_on_every_rail_until_destroyed)
+{
+	struct client *c = create();
+
+	cr_expect_eq(fakes[0].n_registered, 2);
+	cr_expect_eq(fakes[1].n_registered, 2);
+	cr_expect(region_covers(c->read_region, c->read_arena.base, READ_BYTES));
+	cr_expect(region_covers(c->put_region, c->put_arena.base, PUT_BYTES));
+	cr_expect_eq(extent_total_bytes(c->read_map), READ_BYTES);
+	client_destroy(c);
+	cr_expect_eq(fakes[0].n_registered, 0);
+	cr_expect_eq(fakes[1].n_registered, 0);
+}
+
+Test(client_create, refusal_of_one_rail_undoes_everything)
+{
+	int n_files = n_open_files();
+	struct client_conf conf = conf_of(64);
+	struct client *c = NULL;
+
+	/* The put arena, on the second rail. */
+	fakes[1].n_until_refusal = 1;
+	cr_expect_eq(client_create(&conf, message, sizeof(message), &c), -ENOMEM);
+	cr_expect_null(c);
+	cr_expect_not_null(strstr(message, "registered"), "%s", message);
+	cr_expect_eq(fakes[0].n_registered, 0);
+	cr_expect_eq(fakes[1].n_registered, 0);
+	cr_expect_eq(n_open_files(), n_files);
+}
+
+Test(client_create, entries_outside_their_range)
+{
+	static const uint32_t wrong[] = {0, 1, 3, 100, 2048};
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct client_conf conf = conf_of(wrong[i]);
+		struct client *c = NULL;
+
+		cr_expect_eq(client_create(&conf, message, sizeof(message), &c), -EINVAL, "%u", wrong[i]);
+		cr_expect_not_null(strstr(message, "power of two"));
+	}
+}
+
+Test(client_create, too_much_memory_is_told)
+{
+	struct client_conf conf = conf_of(64);
+	struct client *c = NULL;
+
+	conf.put_arena_bytes = 1ull << 60;
+	cr_expect_lt(client_create(&conf, message, sizeof(message), &c), 0);
+	cr_expect_not_null(strstr(message, "put arena"), "%s", message);
+}
+
+static void *run_work(void *arg)
+{
+	work_run(((void **)arg)[0], ((void **)arg)[1]);
+	return NULL;
+}
+
+Test(client_create, work_thread_creates_and_destroys)
+{
+	struct waker work_waker, api_waker;
+	struct work w = {spsc_create("a", 4), spsc_create("b", 4), &work_waker, &api_waker};
+	struct work_job job = {.op = WORK_CREATE_CLIENT, .conf = conf_of(16)}, *back = NULL;
+	uint32_t stop = 0;
+	void *arg[] = {&w, &stop};
+	pthread_t thread;
+
+	cr_assert(w.from_api && w.to_api && !waker_init(&work_waker) && !waker_init(&api_waker));
+	cr_assert_eq(pthread_create(&thread, NULL, run_work, arg), 0);
+	cr_assert(spsc_push(w.from_api, &job));
+	waker_kick(&work_waker);
+	while (!(back = spsc_pop(w.to_api)))
+		sched_yield();
+	cr_assert_eq(back, &job);
+	cr_assert_eq(job.status, 0, "%s", job.message);
+	cr_expect_eq(job.client->n_entries, 16);
+	/* What is queued when the thread is told to stop is still done. */
+	job.op = WORK_DESTROY_CLIENT;
+	cr_assert(spsc_push(w.from_api, &job));
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	waker_kick(&work_waker);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_expect_eq(spsc_pop(w.to_api), &job);
+	cr_expect_null(job.client);
+	cr_expect_eq(fakes[0].n_registered, 0);
+}
