@@ -305,6 +305,7 @@ static void *rail_body(void *arg)
 			volatile uint64_t *p = (volatile uint64_t *)(void *)s->base;
 
 			report(me->rail);
+			sched_yield(); /* the grace period is over: only the pin holds control off */
 			for (int i = 0; i < 50; i++)
 				if (*p != generation)
 					__atomic_fetch_add(&r->n_torn, 1, __ATOMIC_RELAXED);
