@@ -3,7 +3,8 @@
  * Memory that NICs and clients touch: slabs, arenas, extents, pools, regions, and the SIGBUS guard.
  *
  * Set-up runs on the work thread (or in main before threads exist); the extent allocator runs on the control lcore and
- * neither allocates nor makes a system call. Allocator metadata lives in daemon-private memory, never in memory a client maps.
+ * neither allocates nor makes a system call. Allocator metadata lives in daemon-private memory, never in memory a
+ * client maps.
  */
 #ifndef RY_MEM_H
 #define RY_MEM_H
@@ -26,8 +27,8 @@ struct extent_map; /* opaque */
 #define EXTENT_GRANULE_BYTES (64u << 10) /* data slabs and arenas */
 #define EXTENT_NONE UINT64_MAX
 
-/* Covers [0, bytes) in granules of `granule_bytes` (a power of two); a remainder below one granule is not used. Set-up only.
- * 0, -EINVAL, -ENOMEM. */
+/* Covers [0, bytes) in granules of `granule_bytes` (a power of two); a remainder below one granule is not used. Set-up
+ * only. 0, -EINVAL, -ENOMEM. */
 int extent_map_create(uint64_t bytes, uint32_t granule_bytes, struct extent_map **out);
 void extent_map_destroy(struct extent_map *m);
 /* Contiguous bytes (rounded up to granules); offset, or EXTENT_NONE where no gap is long enough. */
@@ -44,18 +45,18 @@ uint64_t extent_round(const struct extent_map *m, uint64_t bytes);
 /* ---- Mappings ---- */
 struct mapping {
 	uint8_t *base;
-	uint64_t bytes;    /* mapped, rounded up to page_bytes */
+	uint64_t bytes; /* mapped, rounded up to page_bytes */
 	uint32_t page_bytes;
-	int fd;            /* memfd, or -1 for an anonymous slab */
+	int fd; /* memfd, or -1 for an anonymous slab */
 	bool is_hugepage;
 };
 
-/* Private slab of at least `bytes`, hugepages where there are enough free ones and `want_huge`, else ordinary pages (with
- * MADV_HUGEPAGE). Prefaulted. 0 or -errno. */
+/* Private slab of at least `bytes`, hugepages where there are enough free ones and `want_huge`, else ordinary pages
+ * (with MADV_HUGEPAGE). Prefaulted. 0 or -errno. */
 int slab_map(uint64_t bytes, bool want_huge, struct mapping *out);
 
-/* Read arena: memfd, mapped read-write here, sealed SHRINK|GROW|FUTURE_WRITE|SEAL afterwards, so that a client can map it read-only and
- * can neither write, truncate nor punch holes. */
+/* Read arena: memfd, mapped read-write here, sealed SHRINK|GROW|FUTURE_WRITE|SEAL afterwards, so that a client can map
+ * it read-only and can neither write, truncate nor punch holes. */
 int arena_map_read(const char *name, uint64_t bytes, bool want_huge, struct mapping *out);
 
 /* Put arena and rings: memfd of 4 KiB pages, writable by the client, sealed SHRINK|GROW|SEAL. */
@@ -68,8 +69,8 @@ void mapping_unmap(struct mapping *m);
 void mem_hugepages(uint64_t *free_pages, uint64_t *page_bytes);
 
 /* ---- SIGBUS guard for memory that a client can make unreadable. ---- */
-/* Installs the handler (once, in main): a fault inside a guarded range is answered with a page of zeroes in its place, so the reader
- * goes on and the checksum catches it; a fault elsewhere keeps its default action. */
+/* Installs the handler (once, in main): a fault inside a guarded range is answered with a page of zeroes in its place,
+ * so the reader goes on and the checksum catches it; a fault elsewhere keeps its default action. */
 int guard_install(void);
 /* Guards [base, base + bytes). At most GUARD_RANGES_MAX at a time; -ENOSPC. Work thread only. */
 #define GUARD_RANGES_MAX 1024u

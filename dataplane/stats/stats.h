@@ -2,8 +2,8 @@
 /*
  * Counters and a latency histogram.
  *
- * A counter has one writer (its lcore) and is stored relaxed; anyone reads it relaxed. There is no shared fetch_add. The
- * structs are generated from metrics.def. Nothing here allocates.
+ * A counter has one writer (its lcore) and is stored relaxed; anyone reads it relaxed. There is no shared fetch_add.
+ * The structs are generated from metrics.def. Nothing here allocates.
  */
 #ifndef RY_STATS_H
 #define RY_STATS_H
@@ -47,10 +47,7 @@ static inline uint64_t stat_get(const uint64_t *c)
 	return __atomic_load_n(c, __ATOMIC_RELAXED);
 }
 
-enum stats_kind {
-	STATS_counter,
-	STATS_gauge
-};
+enum stats_kind { STATS_counter, STATS_gauge };
 
 /* One row of a metrics table, for printers. */
 struct stats_row {

@@ -2,10 +2,11 @@
 /*
  * The table of things a rail lcore can serve: committed objects (READ) and put parts of local clients (PULL).
  *
- * One writer (control), lock-free readers (rail lcores). A handle is a slot with a salt that changes at every reuse. A rail that finds a
- * LIVE source of the right generation pins it in its own counter before its next quiescent report; control retires a source by
- * marking it DEAD, waiting for one QSBR grace period (after which no new pin can appear), then for all pins to reach zero. Only
- * then may the memory behind it be reused: that is the fence for memory served to peers.
+ * One writer (control), lock-free readers (rail lcores). A handle is a slot with a salt that changes at every reuse. A
+ * rail that finds a LIVE source of the right generation pins it in its own counter before its next quiescent report;
+ * control retires a source by marking it DEAD, waiting for one QSBR grace period (after which no new pin can appear),
+ * then for all pins to reach zero. Only then may the memory behind it be reused: that is the fence for memory served to
+ * peers.
  */
 #ifndef RY_SOURCE_H
 #define RY_SOURCE_H
@@ -35,19 +36,20 @@ struct source {
 	uint64_t size_bytes;
 	uint32_t stripe_bytes;
 	uint32_t stripe_count;
-	uint32_t first_stripe;      /* index of the first stripe this source holds (put parts); 0 for objects */
-	uint32_t lkey_region;       /* reserved for registered transports */
-	uint8_t *const *stripe_addr; /* address of each stripe, stripe_count - first_stripe entries; NULL: flat at `base` */
+	uint32_t first_stripe; /* index of the first stripe this source holds (put parts); 0 for objects */
+	uint32_t lkey_region;  /* reserved for registered transports */
+	uint8_t *const
+		*stripe_addr; /* address of each stripe, stripe_count - first_stripe entries; NULL: flat at `base` */
 	uint8_t *base;
-	uint64_t expires_ns;        /* 0 = never; rails refuse READs after it */
-	uint32_t state;             /* enum source_state; written by control (release), read by rails (acquire) */
+	uint64_t expires_ns; /* 0 = never; rails refuse READs after it */
+	uint32_t state;      /* enum source_state; written by control (release), read by rails (acquire) */
 	/* each written by its rail, read by control after the grace period */
 	alignas(64) uint32_t pins[RY_RAILS_MAX];
 };
 
 struct source_table {
 	struct source *slots;
-	uint32_t mask; /* n - 1 */
+	uint32_t mask;             /* n - 1 */
 	struct rte_rcu_qsbr *qsbr; /* thread id = rail index */
 };
 
@@ -65,7 +67,8 @@ bool source_is_quiet(struct source_table *t, const struct source *s, uint64_t to
 /* Control, after it is quiet (or was never published): the slot may be allocated again. */
 void source_release(struct source_table *t, struct source *s);
 
-/* Rail: the live source of this handle and generation, pinned; else NULL with *status = NOT_FOUND or STALE_GENERATION. */
+/* Rail: the live source of this handle and generation, pinned; else NULL with *status = NOT_FOUND or STALE_GENERATION.
+ */
 static inline struct source *source_pin(struct source_table *t, uint64_t handle, uint64_t generation, uint16_t rail_idx,
 	uint64_t now_ns, uint32_t *status);
 /* Rail: address of bytes [offset, offset + len) of a stripe, NULL when outside. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The rail's half of source.h; included by it only. Runs per request on rail lcores; never blocks, never writes anything but the rail's
- * own pin counter.
+ * The rail's half of source.h; included by it only. Runs per request on rail lcores; never blocks, never writes
+ * anything but the rail's own pin counter.
  */
 #ifndef RY_SOURCE_INLINE_H
 #define RY_SOURCE_INLINE_H

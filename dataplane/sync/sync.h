@@ -30,7 +30,8 @@ void waker_fini(struct waker *w);
 /* Writes the eventfd; the cold half of waker_kick. Any thread. */
 void waker_signal(struct waker *w);
 
-/* Consumer: announce sleep. The caller must look at all of its rings again afterwards and cancel if one is not empty. */
+/* Consumer: announce sleep. The caller must look at all of its rings again afterwards and cancel if one is not empty.
+ */
 static inline void waker_prepare(struct waker *w)
 {
 	__atomic_store_n(&w->need_wakeup, 1, __ATOMIC_RELAXED);
@@ -50,8 +51,8 @@ static inline void waker_kick(struct waker *w)
 		waker_signal(w);
 }
 
-/* An SPSC ring of pointers that holds at least n entries (rounded up to a power of two), in ordinary memory. NULL with rte_errno
- * set on failure. Set-up only. */
+/* An SPSC ring of pointers that holds at least n entries (rounded up to a power of two), in ordinary memory. NULL with
+ * rte_errno set on failure. Set-up only. */
 struct rte_ring *spsc_create(const char *name, unsigned n);
 void spsc_free(struct rte_ring *r);
 
