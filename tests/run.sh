@@ -171,7 +171,7 @@ run_asan() {
 		add 0 1 0
 		return
 	fi
-	export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=0}
+	export ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=0:handle_sigbus=0}
 	export UBSAN_OPTIONS=${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}
 	run_meson asan "$build_asan" unit conform
 }

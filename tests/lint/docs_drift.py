@@ -7,7 +7,7 @@ import re
 import lintlib
 
 METRIC = re.compile(r"^\s*X\((\w+),\s*(?:counter|gauge)", re.M)
-METHOD = re.compile(r"^\s*X\(\s*\"?([\w.-]+)\"?\s*,", re.M)
+METHOD = re.compile(r"^\s*X\(\d+,\s*(\w+),", re.M)
 PATH = re.compile(r"`((?:include|dataplane|control|tests|perf|deploy|docs|examples|\.ci)/[\w./-]*\w)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
@@ -42,19 +42,19 @@ def check_paths(root, report):
 
 def check(root, report):
     check_table(root, report, "dataplane/stats/metrics.def", METRIC, ("docs/metrics.md",), "metric")
-    check_table(root, report, "include/railyard/methods.def", METHOD, ("docs/control-api.md", "docs/api.md", "docs/methods.md"), "method")
+    check_table(root, report, "include/railyard/methods.def", METHOD, ("docs/control-api.md", "docs/control.md", "docs/api.md"), "method")
     check_paths(root, report)
 
 
 CLEAN = {
     "dataplane/stats/metrics.def": '\tX(rx_bytes, counter, bytes, "help")\n',
-    "include/railyard/methods.def": 'X(status, API_READ, "", "help")\n',
+    "include/railyard/methods.def": 'X(1, status, any, "help")\n',
     "docs/metrics.md": "`rx_bytes`: see `dataplane/stats/metrics.def` and [the API](api.md)\n",
     "docs/api.md": "`status` answers\n",
 }
 PLANTS = [
     ("a metric that no page describes", {"dataplane/stats/metrics.def": '\tX(rx_bytes, counter, bytes, "h")\n\tX(new_one, gauge, count, "h")\n'}),
-    ("a method that no page describes", {"include/railyard/methods.def": 'X(status, API_READ, "", "help")\nX(fresh, API_READ, "", "help")\n'}),
+    ("a method that no page describes", {"include/railyard/methods.def": 'X(1, status, any, "help")\nX(2, fresh, any, "help")\n'}),
     ("a table that the lint cannot read", {"dataplane/stats/metrics.def": "nothing\n"}),
     ("a path that does not exist", {"docs/x.md": "see `control/read/nowhere.c`\n"}),
     ("a link that leads nowhere", {"README.md": "see [this](docs/nowhere.md)\n"}),
