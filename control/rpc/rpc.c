@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define PROTOCOL_VERSION 1
 #define ANSWER_MAX_BYTES (16u << 20)
 
 struct rpc {
@@ -37,6 +38,7 @@ static int fail(struct rpc_error *err, int code, const char *format, ...)
 	va_list args;
 
 	err->code = 0;
+	err->status[0] = '\0';
 	va_start(args, format);
 	vsnprintf(err->text, sizeof(err->text), format, args);
 	va_end(args);
@@ -102,7 +104,7 @@ static int open_socket(const char *path, uint64_t timeout_ns, struct rpc_error *
 
 static int say_hello(struct rpc *r, struct rpc_error *err)
 {
-	json_t *params = json_pack("{s:i, s:i, s:s}", "major", 1, "minor", 0, "client", "railyard " RY_VERSION);
+	json_t *params = json_pack("{s:i}", "version", PROTOCOL_VERSION);
 	int rc = rpc_call(r, "hello", params, &r->hello, err);
 
 	return rc == -EREMOTEIO ? -EPROTONOSUPPORT : rc;
@@ -204,6 +206,8 @@ static int take_answer(struct rpc *r, const char *method, json_t **result, struc
 		rc = fail(err, -EREMOTEIO, "%s: %s", method,
 			json_string_value(json_object_get(error, "message")) ?: "refused without a reason");
 		err->code = (int)json_integer_value(json_object_get(error, "code"));
+		snprintf(err->status, sizeof(err->status), "%s",
+			json_string_value(json_object_get(json_object_get(error, "data"), "status")) ?: "UNKNOWN");
 	} else if (good == NULL || json_integer_value(json_object_get(answer, "id")) != r->next_id) {
 		rc = fail(err, -EPROTO,
 			"control socket: what answered %s is not JSON-RPC 2.0; is this a railyardd socket?", method);

@@ -20,7 +20,8 @@ extern "C" {
 struct rpc; /* opaque */
 
 struct rpc_error {
-	int code; /* JSON-RPC's, 0 where no answer came */
+	int code;        /* JSON-RPC's, 0 where no answer came */
+	char status[32]; /* name of the status that the daemon gave, empty where no answer came */
 	char text[512];
 };
 
