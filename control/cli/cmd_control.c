@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Commands that are one call on the control socket: status, rails, plan, version. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static int show(struct cli *c, const char *method, json_t *params);
+static int size_of(struct cli *c, uint64_t *size_bytes, uint32_t *stripe_bytes);
+
+static int show(struct cli *c, const char *method, json_t *params)
+{
+	json_t *result;
+	int rc = cli_call(c, method, params, &result);
+
+	return rc == CLI_OK ? output_print(c, result) : rc;
+}
+
+int cmd_status(struct cli *c)
+{
+	return show(c, "status", NULL);
+}
+
+/* Rails and the pairs that each has with peers, in one answer. */
+int cmd_rails(struct cli *c)
+{
+	json_t *rails, *pairs;
+	int rc = cli_call(c, "rails", NULL, &rails);
+
+	if (rc != CLI_OK)
+		return rc;
+	rc = cli_call(c, "pairs", NULL, &pairs);
+	if (rc == CLI_OK) {
+		json_object_update_new(rails, pairs);
+		return output_print(c, rails);
+	}
+	json_decref(rails);
+	return rc;
+}
+
+int cmd_plan(struct cli *c)
+{
+	uint32_t stripe_bytes = c->stripe_bytes != 0 ? (uint32_t)c->stripe_bytes : RY_STRIPE_DEFAULT_BYTES;
+	uint64_t size_bytes = c->size_bytes;
+	json_t *params;
+	int rc;
+
+	if ((c->args.n == 1) == (size_bytes != RY_SIZE_UNKNOWN))
+		return cli_usage(c, "name an object, or say --size");
+	if (c->args.n == 1) {
+		rc = size_of(c, &size_bytes, &stripe_bytes);
+		if (rc != CLI_OK)
+			return rc;
+	}
+	params = json_pack("{s:I, s:I, s:I}", "size_bytes", (json_int_t)size_bytes, "stripe_bytes",
+		(json_int_t)stripe_bytes, "offset", (json_int_t)c->offset);
+	if (c->length != RY_TO_END)
+		json_object_set_new(params, "length", json_integer((json_int_t)c->length));
+	if (c->store != NULL)
+		json_object_set_new(params, "store", json_string(c->store));
+	return show(c, "plan", params);
+}
+
+static int size_of(struct cli *c, uint64_t *size_bytes, uint32_t *stripe_bytes)
+{
+	struct ry_client *client;
+	struct ry_object object;
+	enum ry_status status;
+	uint16_t key_bytes;
+	const char *key;
+	int rc;
+
+	if (!cli_key(c, &key, &key_bytes))
+		return CLI_USAGE;
+	rc = cli_attach(c, &client);
+	if (rc != CLI_OK)
+		return rc;
+	status = ry_lookup(client, key, key_bytes, c->deadline_ns, &object);
+	if (status != RY_OK) {
+		rc = cli_fail(c, status, "%s", ry_last_cause(client));
+	} else {
+		*size_bytes = object.size_bytes;
+		*stripe_bytes = object.stripe_bytes;
+	}
+	ry_detach(client);
+	return rc;
+}
+
+/* Ours always; the daemon's where one answers. */
+int cmd_version(struct cli *c)
+{
+	json_t *result = json_pack("{s:s, s:s}", "railyard", RY_VERSION, "librailyard", ry_version());
+	struct rpc_error err;
+	struct rpc *rpc;
+	json_t *daemon;
+
+	if (rpc_open(cli_socket(c), 1000000000u, &rpc, &err) == 0) {
+		if (rpc_call(rpc, "version", NULL, &daemon, &err) == 0)
+			json_object_set_new(result, "daemon", daemon);
+		rpc_close(rpc);
+	}
+	return output_print(c, result);
+}
