@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf.h"
+#include "rpc/rpc.h"
+
+#define START_TIMEOUT_NS 30000000000ull
+#define RPC_TIMEOUT_NS 5000000000ull
+#define PUT_DEADLINE_NS 120000000000ull
+#define SPARE_BYTES (64ull << 20)
+
+static void describe_nodes(const struct bench_conf *conf, struct launch_node *nodes);
+static void describe_rails(const struct bench_conf *conf, struct launch_node *node);
+static uint64_t arena_bytes(const struct bench_conf *conf);
+static int attach(struct bench *b, struct perf_error *err);
+static int put(struct bench *b, struct perf_error *err);
+static void fill(uint64_t *words, uint64_t n);
+
+int bench_start(const struct bench_conf *conf, struct bench *b, struct perf_error *err)
+{
+	struct launch_node nodes[2] = {0};
+	struct launch_error why = {0};
+
+	*b = (struct bench){.conf = *conf, .n_daemons = conf->is_tcp ? 2 : 1, .reader_idx = conf->is_tcp ? 1 : 0};
+	describe_nodes(conf, nodes);
+	if (launch_start(nodes, b->n_daemons, START_TIMEOUT_NS, &b->launch, &why) < 0) {
+		snprintf(err->text, sizeof(err->text), "%s", why.text);
+		return -1;
+	}
+	if (attach(b, err) == 0 && put(b, err) == 0)
+		return 0;
+	bench_explain(b, err);
+	bench_stop(b);
+	return -1;
+}
+
+static void describe_nodes(const struct bench_conf *conf, struct launch_node *nodes)
+{
+	struct launch_node *reader = &nodes[conf->is_tcp ? 1 : 0], *store = &nodes[0];
+
+	strcpy(store->name, "store");
+	strcpy(reader->name, conf->is_tcp ? "reader" : "node");
+	store->store_idx = LAUNCH_NO_STORE;
+	store->is_store = true;
+	reader->is_reader = true;
+	reader->store_idx = 0;
+	store->store_bytes = (conf->size_bytes + conf->stripe_bytes + SPARE_BYTES) >> 20 << 20;
+	reader->read_arena_bytes = arena_bytes(conf);
+	reader->put_arena_bytes = 4 * (uint64_t)conf->stripe_bytes + (8u << 20);
+	describe_rails(conf, store);
+	describe_rails(conf, reader);
+}
+
+static void describe_rails(const struct bench_conf *conf, struct launch_node *node)
+{
+	uint16_t i;
+
+	node->n_rails = conf->n_rails;
+	for (i = 0; i < conf->n_rails; i++) {
+		struct launch_rail *r = &node->rails[i];
+
+		strcpy(r->transport, conf->is_tcp ? "tcp" : "mock");
+		r->rate_bytes_per_s = conf->is_tcp ? conf->rate_bytes_per_s : 0;
+		r->bandwidth_bytes_per_s = conf->is_tcp ? 0 : conf->bandwidth_bytes_per_s;
+		r->latency_ns = conf->is_tcp ? 0 : conf->latency_ns;
+	}
+}
+
+/* Whole stripes for every read in flight, and one more read that has completed and not been released. */
+static uint64_t arena_bytes(const struct bench_conf *conf)
+{
+	uint64_t one = (conf->size_bytes + conf->stripe_bytes - 1) / conf->stripe_bytes * conf->stripe_bytes;
+
+	return ((conf->depth + 1) * one + (2u << 20)) >> 20 << 20;
+}
+
+static int attach(struct bench *b, struct perf_error *err)
+{
+	char cause[RY_CAUSE_MAX_BYTES] = "";
+	struct ry_attach_opts opts = {
+		.socket_path = launch_socket(b->launch, b->reader_idx), .cause = cause, .cause_bytes = sizeof(cause)};
+	enum ry_status status = ry_attach(&opts, &b->client);
+
+	if (status == RY_OK)
+		return 0;
+	snprintf(err->text, sizeof(err->text), "attach: %s: %s", ry_status_name(status), cause);
+	return -1;
+}
+
+static int put(struct bench *b, struct perf_error *err)
+{
+	uint64_t n_words = (b->conf.size_bytes + 7) / 8;
+	struct ry_put_opts opts = {.stripe_bytes = b->conf.stripe_bytes, .deadline_ns = PUT_DEADLINE_NS};
+	uint64_t *words = malloc(n_words * 8);
+	enum ry_status status;
+
+	if (words == NULL) {
+		snprintf(err->text, sizeof(err->text), "no memory for an object of %llu bytes",
+			(unsigned long long)b->conf.size_bytes);
+		return -1;
+	}
+	fill(words, n_words);
+	status = ry_put(b->client, BENCH_KEY, sizeof(BENCH_KEY) - 1, words, b->conf.size_bytes, &opts, NULL);
+	free(words);
+	if (status == RY_OK)
+		return 0;
+	snprintf(err->text, sizeof(err->text), "put: %s: %s", ry_status_name(status), ry_last_cause(b->client));
+	return -1;
+}
+
+static void fill(uint64_t *words, uint64_t n)
+{
+	uint64_t state = 1, i;
+
+	for (i = 0; i < n; i++) {
+		state = state * 6364136223846793005ull + 1442695040888963407ull;
+		words[i] = state ^ (state >> 29);
+	}
+}
+
+void bench_stop(struct bench *b)
+{
+	ry_detach(b->client);
+	launch_stop(b->launch);
+	b->client = NULL;
+	b->launch = NULL;
+}
+
+uint64_t bench_cpu_ns(const struct bench *b)
+{
+	struct launch_usage usage;
+	uint64_t sum = 0;
+	uint16_t i;
+
+	for (i = 0; i < b->n_daemons; i++)
+		sum += launch_usage(b->launch, i, &usage) == 0 ? usage.cpu_ns : 0;
+	return sum;
+}
+
+void bench_explain(struct bench *b, struct perf_error *err)
+{
+	struct launch_error why;
+
+	if (launch_check(b->launch, &why) < 0)
+		snprintf(err->text, sizeof(err->text), "%s", why.text);
+}
+
+int bench_rail_bytes(const struct bench *b, uint64_t *bytes, struct perf_error *err)
+{
+	json_t *answer = NULL, *rails;
+	struct rpc_error why = {0};
+	struct rpc *rpc = NULL;
+	uint16_t i;
+	int rc;
+
+	rc = rpc_open(launch_socket(b->launch, b->reader_idx), RPC_TIMEOUT_NS, &rpc, &why);
+	if (rc == 0)
+		rc = rpc_call(rpc, "metrics", NULL, &answer, &why);
+	rpc_close(rpc);
+	if (rc < 0) {
+		snprintf(err->text, sizeof(err->text), "counters of the reader: %s", why.text);
+		return -1;
+	}
+	rails = json_object_get(answer, "rails");
+	for (i = 0; i < b->conf.n_rails; i++)
+		bytes[i] = (uint64_t)json_integer_value(json_object_get(json_array_get(rails, i), "rx_bytes"));
+	json_decref(answer);
+	return 0;
+}
