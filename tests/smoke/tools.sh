@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The operator's commands: version, config-check, status, rails, plan; and their exit codes.
+. "$(dirname "$0")/smoke.sh"
+smoke_begin
+
+prints_version() {
+	"$RAILYARD" version | grep -E '[0-9]+\.[0-9]+\.[0-9]+'
+}
+
+start_pair 2
+make_file in $((20 * MIB))
+check "version" prints_version
+check "config-check accepts the reader's file" "$RAILYARD" config-check "${daemon_config[rd]}"
+sed 's/^node:/nodde:/' "${daemon_config[rd]}" >"$tmp/bad.yaml"
+check "config-check refuses an unknown key" bash -c "! '$RAILYARD' config-check '$tmp/bad.yaml'"
+ry status --json >"$tmp/status.json"
+check_json "status --json has the node, its rails and budgets" \
+	'.node == "rd" and .rails.effective == 2 and .stores[0].state == "up" and .inflight.max_bytes > 0' "$tmp/status.json"
+check "status prints a table" ry status
+ry rails --json >"$tmp/rails.json"
+check_json "rails --json has both rails" '.rails | length == 2 and .[0].name == "rail0" and .[1].name == "rail1"' "$tmp/rails.json"
+check "rails prints a table" ry rails
+check "put" ry put k "$tmp/in"
+ry plan --json k >"$tmp/plan.json"
+check_json "plan gives every byte to a rail" "[.rails[].bytes] | add == $((20 * MIB))" "$tmp/plan.json"
+check_status 2 "an unknown command is a usage error" ry nonsense
+check_status 2 "a missing argument is a usage error" ry put
+check_status 3 "no daemon at the socket" "$RAILYARD" --socket "$tmp/none.sock" status
+stop_pair
+smoke_end
