@@ -48,23 +48,26 @@ static const struct mode modes[] = {
 
 int main(int argc, char **argv)
 {
-	const struct mode *mode = argc > 1 && argv[1][0] != '-' ? find(argv[1]) : NULL;
 	struct perf p = {
 		.size_bytes = 64u << 20, .stripe_bytes = RY_STRIPE_DEFAULT_BYTES, .transport = "tcp", .depth = 2};
 	char error[OPTIONS_ERROR_BYTES];
 	struct arguments args = {0};
-	int skip = mode != NULL ? 2 : 1, rc;
+	const struct mode *mode;
+	uint64_t given;
+	int rc;
 
 	signal(SIGPIPE, SIG_IGN);
-	if (options_parse(rows, N_ROWS, PERF_COMMON | (mode != NULL ? mode->options : 0), argc - skip, argv + skip, &p,
-		    &args, error) < 0)
+	if (options_parse(rows, N_ROWS, argc - 1, argv + 1, &p, &args, &given, error) < 0)
 		return usage(error);
 	if (p.want_help) {
 		print_help();
 		return PERF_OK;
 	}
-	if (mode == NULL || args.n != 0)
-		return usage(mode == NULL ? "which mode?" : "too many arguments");
+	mode = args.n == 1 ? find(args.values[0]) : NULL;
+	if (mode == NULL)
+		return usage("one mode, please");
+	if (options_check(rows, N_ROWS, given, PERF_COMMON | mode->options, error) < 0)
+		return usage(error);
 	p.mode = mode->name;
 	rc = check(&p);
 	return rc == PERF_OK ? mode->run(&p) : rc;

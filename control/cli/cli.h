@@ -106,7 +106,7 @@ int output_print(const struct cli *c, json_t *result);
 json_t *output_key(const void *key, uint16_t key_bytes);
 /* {name, bytes, segments, busy_s} per rail of a read. */
 json_t *output_rails(const struct ry_read_stats *stats);
-const char *output_class(uint8_t class);
+const char *output_class(uint8_t read_class);
 
 /* ---- progress.c: one line on stderr while it is a terminal ---- */
 struct progress {

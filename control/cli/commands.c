@@ -59,22 +59,21 @@ const struct command commands[] = {
 int commands_parse(int argc, char *const *argv, struct cli *c, const struct command **row)
 {
 	char error[OPTIONS_ERROR_BYTES];
+	uint64_t given;
 
 	*c = (struct cli){.length = RY_TO_END, .size_bytes = RY_SIZE_UNKNOWN, .n_rails = 2, .transport = "tcp"};
 	*row = NULL;
-	if (argc > 0 && argv[0][0] != '-') {
-		*row = find(argv[0]);
-		if (*row == NULL)
-			return cli_usage(c, "no command \"%s\"", argv[0]);
-		c->command = (*row)->name;
-		argc--;
-		argv++;
-	}
-	if (options_parse(cli_options, n_cli_options, (*row != NULL ? (*row)->options : 0) | OPT_COMMON, argc, argv, c,
-		    &c->args, error) < 0)
+	if (options_parse(cli_options, n_cli_options, argc, argv, c, &c->args, &given, error) < 0)
 		return cli_usage(c, "%s", error);
-	if (*row == NULL)
+	if (c->args.n == 0)
 		return c->want_help ? CLI_OK : cli_usage(c, "which command?");
+	*row = find(c->args.values[0]);
+	if (*row == NULL)
+		return cli_usage(c, "no command \"%s\"", c->args.values[0]);
+	c->command = (*row)->name;
+	memmove(c->args.values, c->args.values + 1, --c->args.n * sizeof(c->args.values[0]));
+	if (options_check(cli_options, n_cli_options, given, (*row)->options | OPT_COMMON, error) < 0)
+		return cli_usage(c, "%s", error);
 	return c->want_help ? CLI_OK : check_options(c);
 }
 

@@ -30,8 +30,8 @@ extern const struct option_row cli_options[];
 extern const uint32_t n_cli_options;
 
 /*
- * The first argument is the command; options follow it. CLI_OK with *row NULL where help is asked without a command;
- * CLI_USAGE after the error was shown. `c` is set to defaults first.
+ * The first argument is the command; options may stand before and after it. CLI_OK with *row NULL where help is asked
+ * without a command; CLI_USAGE after the error was shown. `c` is set to defaults first.
  */
 int commands_parse(int argc, char *const *argv, struct cli *c, const struct command **row);
 

@@ -43,11 +43,13 @@ struct arguments {
 };
 
 /*
- * Parses argv[0..argc-1] (no program name) into *fields and *args. An option outside `mask` is refused; of a repeated
- * one the last counts. 0, or -EINVAL with `error` filled.
+ * Parses argv[0..argc-1] (no program name) into *fields and *args; of a repeated option the last counts. *given gets
+ * bit i for row i. 0, or -EINVAL with `error` filled.
  */
-int options_parse(const struct option_row *rows, uint32_t n_rows, uint32_t mask, int argc, char *const *argv,
-	void *fields, struct arguments *args, char *error);
+int options_parse(const struct option_row *rows, uint32_t n_rows, int argc, char *const *argv, void *fields,
+	struct arguments *args, uint64_t *given, char *error);
+/* Whether all options that were given belong to `mask`. 0, or -EINVAL with `error` filled. */
+int options_check(const struct option_row *rows, uint32_t n_rows, uint64_t given, uint32_t mask, char *error);
 
 /* One line per option of the mask, for --help. */
 void options_help(const struct option_row *rows, uint32_t n_rows, uint32_t mask, FILE *out);

@@ -203,9 +203,9 @@ json_t *output_rails(const struct ry_read_stats *stats)
 	return rails;
 }
 
-const char *output_class(uint8_t class)
+const char *output_class(uint8_t read_class)
 {
 	static const char *const names[] = {"unknown", "network", "storage", "software"};
 
-	return class < sizeof(names) / sizeof(names[0]) ? names[class] : names[0];
+	return read_class < sizeof(names) / sizeof(names[0]) ? names[read_class] : names[0];
 }
