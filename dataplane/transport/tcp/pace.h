@@ -40,7 +40,8 @@ static inline void pace_init(struct pace *p, uint64_t rate_bytes_per_s)
 
 	p->rate = rate;
 	p->idle_bytes = PACE_QUANTUM_BYTES;
-	p->burst_bytes = burst > PACE_QUANTUM_BYTES ? burst : PACE_QUANTUM_BYTES;
+	/* Above the quantum that a send waits for, or what is earned while that fills up would spill. */
+	p->burst_bytes = PACE_QUANTUM_BYTES + (burst > PACE_QUANTUM_BYTES ? burst : PACE_QUANTUM_BYTES);
 	p->fill_ns = rate ? (p->burst_bytes * PACE_NS_PER_S + rate - 1) / rate : 0;
 	p->tokens = p->idle_bytes;
 	p->remainder = 0;

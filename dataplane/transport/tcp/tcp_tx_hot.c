@@ -24,7 +24,7 @@ void tcp_tx_turn(struct rail *r)
 
 		if (i == TCP_NONE)
 			return;
-		/* Without tokens it stays first in the round. */
+		/* What gets no tokens stays first in the round. */
 		t->tx_next = (uint16_t)i;
 		if (!flush(r, t, t->table[i]))
 			return;
@@ -32,7 +32,7 @@ void tcp_tx_turn(struct rail *r)
 	}
 }
 
-/* false: the bucket is empty. */
+/* false: the bucket had nothing for this QP. */
 static bool flush(struct rail *r, struct tcp *t, struct tcp_qp *q)
 {
 	uint64_t room = TCP_TX_QP_BYTES;
@@ -45,7 +45,7 @@ static bool flush(struct rail *r, struct tcp *t, struct tcp_qp *q)
 		ssize_t sent = 0;
 
 		if (!allow && q->tx_pending_bytes)
-			return false;
+			return room != TCP_TX_QP_BYTES;
 		bytes = gather(q, &mh, RTE_MIN(allow, room));
 		if (bytes)
 			sent = sendmsg(q->fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
