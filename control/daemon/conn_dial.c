@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "daemon/conn_priv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "daemon/log.h"
+
+static uint32_t count_max(const struct config *conf);
+static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t message_bytes);
+static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *message, uint32_t message_bytes);
+static int find_rail(const struct config *conf, const char *name, uint16_t position);
+static struct dialler *add(struct conn *c, uint16_t store_idx, uint16_t rail_idx);
+static void start(struct conn *c, struct dialler *d);
+static void bootstrap(struct conn *c, struct dialler *d, struct link *l);
+static const char *hello_fault(const struct conn *c, const struct link *l);
+static void next_data(struct conn *c, struct link *l);
+static bool data_connected(struct conn *c, struct link *l);
+static void data_greeted(struct conn *c, struct link *l);
+static uint64_t jittered(struct conn *c, uint64_t ns);
+static void settle(struct conn *c);
+static bool settle_one(struct conn *c, struct dial_event *e);
+static bool is_meant(const struct dialler *d, const struct dial_event *e);
+
+/* ---- set-up ---- */
+
+int diallers_create(struct conn *c, char *message, uint32_t message_bytes)
+{
+	const struct config *conf = c->deps.config;
+	uint32_t n = count_max(conf);
+	int rc = 0;
+
+	if (n > PAIRS_MAX) {
+		snprintf(message, message_bytes, "stores: %u endpoints are more than the %u pairs of a node", n,
+			PAIRS_MAX);
+		return -E2BIG;
+	}
+	c->diallers = calloc(n ? n : 1, sizeof(*c->diallers));
+	if (!c->diallers)
+		return -ENOMEM;
+	for (uint16_t s = 0; s < conf->n_stores && rc == 0; s++) {
+		if (conf->stores[s].is_self)
+			rc = add_self(c, s, message, message_bytes);
+		else if (!c->deps.want_virtual_time)
+			for (uint16_t e = 0; e < conf->stores[s].n_endpoints && rc == 0; e++)
+				rc = add_endpoint(c, s, e, message, message_bytes);
+	}
+	return rc;
+}
+
+static uint32_t count_max(const struct config *conf)
+{
+	uint32_t n = 0;
+
+	for (uint16_t s = 0; s < conf->n_stores; s++)
+		n += conf->stores[s].is_self ? conf->n_rails : conf->stores[s].n_endpoints;
+	return n;
+}
+
+static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t message_bytes)
+{
+	const struct config *conf = c->deps.config;
+	uint32_t n_before = c->n_diallers;
+
+	for (uint16_t r = 0; r < conf->n_rails; r++) {
+		if (rail_attr(c->deps.rails[r])->is_loopback)
+			add(c, store_idx, r)->is_self = true;
+	}
+	if (c->n_diallers > n_before)
+		return 0;
+	snprintf(message, message_bytes,
+		"store %s: is this node, but no rail has the transport mock, which alone reaches it",
+		conf->stores[store_idx].name);
+	return -EINVAL;
+}
+
+static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *message, uint32_t message_bytes)
+{
+	const struct config *conf = c->deps.config;
+	const struct config_endpoint *e = &conf->stores[store_idx].endpoints[at];
+	int rail_idx = find_rail(conf, e->rail, at);
+	struct dialler *d;
+	struct address to, from;
+
+	if (rail_idx < 0) {
+		snprintf(message, message_bytes,
+			"store %s: endpoint %u: no local rail %s; name one of this node's rails",
+			conf->stores[store_idx].name, at, e->rail[0] ? e->rail : "at this position");
+		return -EINVAL;
+	}
+	if (rail_attr(c->deps.rails[rail_idx])->is_loopback) {
+		snprintf(message, message_bytes, "store %s: endpoint %u: rail %s reaches this node only",
+			conf->stores[store_idx].name, at, conf->rails[rail_idx].name);
+		return -EINVAL;
+	}
+	if (address_parse(e->address, e->port, &to) < 0 || address_parse(conf->rails[rail_idx].address, 0, &from) < 0 ||
+		to.sa.ss_family != from.sa.ss_family) {
+		snprintf(message, message_bytes,
+			"store %s: endpoint %u: %s and rail %s's %s must be two IPv4 or two IPv6 addresses",
+			conf->stores[store_idx].name, at, e->address, conf->rails[rail_idx].name,
+			conf->rails[rail_idx].address);
+		return -EINVAL;
+	}
+	d = add(c, store_idx, (uint16_t)rail_idx);
+	d->to = to;
+	return 0;
+}
+
+static int find_rail(const struct config *conf, const char *name, uint16_t position)
+{
+	if (!name[0])
+		return position < conf->n_rails ? position : -1;
+	for (uint16_t i = 0; i < conf->n_rails; i++) {
+		if (!strcmp(conf->rails[i].name, name))
+			return i;
+	}
+	return -1;
+}
+
+static struct dialler *add(struct conn *c, uint16_t store_idx, uint16_t rail_idx)
+{
+	struct dialler *d = &c->diallers[c->n_diallers];
+
+	d->store_idx = store_idx;
+	d->rail_idx = rail_idx;
+	d->row = (uint16_t)c->n_diallers++;
+	d->info.store_idx = store_idx;
+	d->info.rail_idx = rail_idx;
+	d->info.is_dialler = true;
+	memcpy(d->info.peer, c->deps.config->stores[store_idx].name, sizeof(d->info.peer));
+	return d;
+}
+
+/* ---- when ---- */
+
+bool diallers_poll(struct conn *c)
+{
+	bool did = false;
+
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		struct dialler *d = &c->diallers[i];
+
+		if (d->link || c->now_ns < d->next_ns)
+			continue;
+		start(c, d);
+		did = true;
+	}
+	if (c->n_waiting)
+		settle(c);
+	return did;
+}
+
+uint64_t diallers_next_timer(const struct conn *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		if (!c->diallers[i].link && c->diallers[i].next_ns < next)
+			next = c->diallers[i].next_ns;
+	}
+	return next;
+}
+
+void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
+{
+	bool is_now = d->want_now || (l->want_redial && l->was_up);
+
+	d->link = NULL;
+	d->want_now = false;
+	d->next_ns = c->now_ns + (is_now ? 0 : jittered(c, c->deps.config->reconnect_ns));
+	d->info.state = CONN_DOWN;
+	info_publish(c, d->row, &d->info);
+}
+
+/* Between half and all of it, so that the readers of a store that came back do not arrive together (xorshift). */
+static uint64_t jittered(struct conn *c, uint64_t ns)
+{
+	c->jitter ^= c->jitter << 13;
+	c->jitter ^= c->jitter >> 7;
+	c->jitter ^= c->jitter << 17;
+	return ns - c->jitter % (ns / 2 + 1);
+}
+
+/* ---- MSG_DIAL ---- */
+
+void dial_request(struct conn *c, struct dial_event *e)
+{
+	if (c->n_waiting == DIALS_WAITING_MAX) {
+		e->status = RY_ERR_LIMIT;
+		snprintf(e->cause, sizeof(e->cause), "too many dials wait");
+		queue_emit(c, &e->m, MSG_DIAL_FAILED);
+		return;
+	}
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		struct dialler *d = &c->diallers[i];
+
+		if (!is_meant(d, e))
+			continue;
+		if (!d->link)
+			d->next_ns = 0;
+		else if (d->link->state >= LINK_DRAINING)
+			d->want_now = true;
+	}
+	c->waiting[c->n_waiting++] = e;
+}
+
+static bool is_meant(const struct dialler *d, const struct dial_event *e)
+{
+	return d->store_idx == e->store_idx && (d->rail_idx == e->rail_idx || e->rail_idx == RY_RAIL_NONE);
+}
+
+static void settle(struct conn *c)
+{
+	uint32_t n_kept = 0;
+
+	for (uint32_t i = 0; i < c->n_waiting; i++) {
+		if (!settle_one(c, c->waiting[i]))
+			c->waiting[n_kept++] = c->waiting[i];
+	}
+	c->n_waiting = n_kept;
+}
+
+/* Done with the first pair that is up, failed when no attempt is left. Returns whether it was answered. */
+static bool settle_one(struct conn *c, struct dial_event *e)
+{
+	const struct dialler *failed = NULL;
+	bool is_busy = false;
+
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		const struct dialler *d = &c->diallers[i];
+
+		if (!is_meant(d, e))
+			continue;
+		if (d->link && d->link->state == LINK_UP) {
+			e->status = RY_OK;
+			e->cause[0] = 0;
+			queue_emit(c, &e->m, MSG_DIAL_DONE);
+			return true;
+		}
+		is_busy |= d->link != NULL || d->next_ns <= c->now_ns;
+		failed = d;
+	}
+	if (is_busy)
+		return false;
+	e->status = failed ? failed->status : RY_ERR_INVALID;
+	snprintf(e->cause, sizeof(e->cause), "%s", failed ? failed->info.last_error : "no such endpoint");
+	queue_emit(c, &e->m, MSG_DIAL_FAILED);
+	return true;
+}
+
+/* ---- bootstrap ---- */
+
+static void start(struct conn *c, struct dialler *d)
+{
+	struct link *l = link_alloc(c, d->rail_idx);
+
+	if (!l) {
+		d->status = RY_ERR_LIMIT;
+		d->next_ns = c->now_ns + jittered(c, c->deps.config->reconnect_ns);
+		snprintf(d->info.last_error, sizeof(d->info.last_error), "the pair table is full");
+		info_publish(c, d->row, &d->info);
+		return;
+	}
+	d->link = l;
+	l->dialler = d;
+	l->pair.is_dialler = true;
+	l->pair.store_idx = d->store_idx;
+	l->state = LINK_CONNECTING;
+	if (d->is_self)
+		self_dial(c, d);
+	else
+		bootstrap(c, d, l);
+	info_link(c, l);
+}
+
+static void bootstrap(struct conn *c, struct dialler *d, struct link *l)
+{
+	int fd = sock_dial(conn_rail_conf(c, d->rail_idx), &d->to);
+
+	memcpy(l->peer_text, d->to.text, sizeof(l->peer_text));
+	if (fd < 0) {
+		link_down(c, l, RY_ERR_RAIL, 0, "connect %s: %s", l->peer_text, error_text(fd));
+		return;
+	}
+	l->io.fd = fd;
+	l->deadline_ns = c->now_ns + c->deps.config->connect_timeout_ns;
+	sock_tune(fd, c->deps.config->keepalive_dead_ns);
+	dial_connected(c, l);
+}
+
+void dial_connected(struct conn *c, struct link *l)
+{
+	int rc = sock_connected(l->io.fd);
+	struct wire_hello hello;
+
+	if (rc == -EINPROGRESS) {
+		link_watch(c, l);
+		return;
+	}
+	if (rc < 0) {
+		link_down(c, l, RY_ERR_RAIL, 0, "connect %s: %s", l->peer_text, error_text(rc));
+		return;
+	}
+	l->state = LINK_HELLO;
+	l->rx_phase = RX_HELLO;
+	l->rx_need = sizeof(hello);
+	l->deadline_ns = c->now_ns + c->deps.config->hello_timeout_ns;
+	hello_fill(c, l->pair.rail_idx, WIRE_CONN_BOOTSTRAP, &hello);
+	link_put_bytes(c, l, &hello, sizeof(hello));
+	link_write(c, l);
+}
+
+void dial_greeted(struct conn *c, struct link *l)
+{
+	const struct wire_hello *h = &l->hello;
+	const char *fault;
+
+	/* The refusal first: a peer of another version can say no in words that our checks would not let through. */
+	if (h->status) {
+		enum ry_status status = h->status < RY_STATUS_MAX_ ? (enum ry_status)h->status : RY_ERR_PROTOCOL;
+
+		link_down(c, l, status, 0, "hello %s: refused: %s: %s", l->peer_text, ry_status_name(status),
+			ry_status_text(status));
+		return;
+	}
+	fault = hello_fault(c, l);
+	if (fault) {
+		link_down(c, l, h->major == WIRE_MAJOR ? RY_ERR_PROTOCOL : RY_ERR_VERSION, 0, "hello %s: %s",
+			l->peer_text, fault);
+		return;
+	}
+	l->token = h->token;
+	l->state = LINK_JOINING;
+	link_identify(c, l, h);
+	info_link(c, l);
+	next_data(c, l);
+}
+
+static const char *hello_fault(const struct conn *c, const struct link *l)
+{
+	const struct wire_hello *h = &l->hello;
+
+	if (wire_hello_check(h))
+		return "malformed answer";
+	if (h->kind != WIRE_CONN_BOOTSTRAP || !h->token)
+		return "not the answer to a bootstrap HELLO";
+	if (h->transport != conn_rail_transport(c, l->pair.rail_idx))
+		return "another transport";
+	return NULL;
+}
+
+/* ---- data sockets, one after the other ---- */
+
+static void next_data(struct conn *c, struct link *l)
+{
+	const struct config *conf = c->deps.config;
+	int fd;
+
+	l->deadline_ns = c->now_ns + conf->connect_timeout_ns + conf->hello_timeout_ns;
+	l->data_idx = 0;
+	while (l->data_idx < l->pair.n_qps && l->qp_step[l->data_idx] != QP_STEP_NONE)
+		l->data_idx++;
+	if (l->data_idx == l->pair.n_qps)
+		return;
+	fd = sock_dial(conn_rail_conf(c, l->pair.rail_idx), &l->dialler->to);
+	if (fd < 0) {
+		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(fd));
+		return;
+	}
+	l->data = (struct greet){.io = {.kind = IO_DATA, .fd = fd}, .is_connecting = true};
+	io_watch(c, &l->data.io, EPOLLOUT);
+}
+
+void data_ready(struct conn *c, struct link *l)
+{
+	int rc;
+
+	if (l->data.is_connecting) {
+		data_connected(c, l);
+		return;
+	}
+	rc = hello_read(l->data.io.fd, &l->data.hello, &l->data.got_bytes);
+	if (rc < 0)
+		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
+	else if (rc > 0)
+		data_greeted(c, l);
+}
+
+static bool data_connected(struct conn *c, struct link *l)
+{
+	int rc = sock_connected(l->data.io.fd);
+	struct wire_hello hello;
+
+	if (rc == -EINPROGRESS)
+		return false;
+	hello_fill(c, l->pair.rail_idx, WIRE_CONN_DATA, &hello);
+	hello.qp_idx = l->data_idx;
+	hello.n_qps = l->pair.n_qps;
+	hello.token = l->token;
+	/* A fresh socket always has room for one HELLO. */
+	if (rc == 0 && send(l->data.io.fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
+		rc = -EPIPE;
+	if (rc < 0) {
+		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
+		return false;
+	}
+	l->data.is_connecting = false;
+	io_watch(c, &l->data.io, EPOLLIN);
+	return true;
+}
+
+static void data_greeted(struct conn *c, struct link *l)
+{
+	const struct wire_hello *h = &l->data.hello;
+	uint16_t qp_idx = l->data_idx;
+
+	if (h->status || wire_hello_check(h) || h->kind != WIRE_CONN_DATA || h->token != l->token ||
+		h->qp_idx != qp_idx) {
+		link_down(c, l, RY_ERR_PROTOCOL, 0, "data socket to %s: refused: %s", l->peer_text,
+			ry_status_name((enum ry_status)h->status));
+		return;
+	}
+	link_add_qp(c, l, qp_idx, io_take(c, &l->data.io));
+	if (l->state == LINK_JOINING)
+		next_data(c, l);
+}
