@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two nodes' conn threads in one process, run in turn over loopback TCP with an injected clock.
+ *
+ * The rails are fakes defined here: a QP is a descriptor and a state word, adoption and release happen in node_turn and
+ * can be held back. The control lcore is played by the test: node_turn takes what conn emits, counts it, and answers as
+ * control would unless told not to. raw_* functions play a peer byte by byte.
+ */
+#ifndef RY_CONN_FIXTURE_H
+#define RY_CONN_FIXTURE_H
+
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/conn.h"
+#include "daemon/log.h"
+#include "wire/wire.h"
+
+#define SEC 1000000000ull
+#define TURNS_MAX 200000
+#define RX_KEEP 512
+#define CMDS_MAX 64
+
+static uint64_t now_ns = 1000 * SEC;
+
+/* ---- fake rail ---- */
+
+struct qp {
+	int fd;
+	uint32_t state;
+	uint8_t fail_status;
+	struct qp_request req;
+	struct qp *loop_peer;
+};
+
+struct rail {
+	struct transport_ops ops;
+	struct transport_attr attr;
+	struct qp *cmds[CMDS_MAX];
+	bool is_release[CMDS_MAX];
+	unsigned n_cmds;
+	bool is_held;        /* commands wait */
+	bool is_full;        /* the adopt ring refuses */
+	bool is_connect_bad; /* pair_connect fails */
+	bool is_stopped;     /* the lcore has ended: conn may close whatever there is */
+	int n_qps;
+	int n_released;
+};
+
+static int fake_connect(struct rail *rail, const struct qp_request *req, struct qp **out)
+{
+	struct qp *qp;
+
+	if (rail->is_connect_bad)
+		return -ENOMEM;
+	qp = calloc(1, sizeof(*qp));
+	qp->fd = req->fd;
+	qp->req = *req;
+	qp->loop_peer = req->loop_peer;
+	if (req->loop_peer)
+		req->loop_peer->loop_peer = qp;
+	rail->n_qps++;
+	*out = qp;
+	return 0;
+}
+
+static inline bool is_closable(const struct rail *rail, const struct qp *qp)
+{
+	return rail->is_stopped || qp->state == QP_NEW || qp->state == QP_RELEASED;
+}
+
+static void fake_close(struct rail *rail, struct qp *qp)
+{
+	cr_assert(is_closable(rail, qp), "closed a QP in state %u", qp->state);
+	/* The rail may look at a loop-back QP's other end as long as it knows this one. */
+	if (qp->loop_peer) {
+		cr_assert(is_closable(rail, qp->loop_peer));
+		qp->loop_peer->loop_peer = NULL;
+	}
+	if (qp->fd >= 0)
+		close(qp->fd);
+	rail->n_qps--;
+	free(qp);
+}
+
+const struct transport_ops *rail_ops(const struct rail *rail)
+{
+	return &rail->ops;
+}
+
+const struct transport_attr *rail_attr(const struct rail *rail)
+{
+	return &rail->attr;
+}
+
+/* One test runs conn as a thread beside the rail. */
+static pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static inline int fake_command(struct rail *rail, struct qp *qp, bool is_release)
+{
+	int rc = -EAGAIN;
+
+	pthread_mutex_lock(&fake_lock);
+	if (!rail->is_full && rail->n_cmds < CMDS_MAX) {
+		rail->is_release[rail->n_cmds] = is_release;
+		rail->cmds[rail->n_cmds++] = qp;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return rc;
+}
+
+int rail_adopt(struct rail *rail, struct qp *qp)
+{
+	return fake_command(rail, qp, false);
+}
+
+int rail_release(struct rail *rail, struct qp *qp)
+{
+	return fake_command(rail, qp, true);
+}
+
+enum qp_state qp_state(const struct qp *qp)
+{
+	return (enum qp_state)__atomic_load_n(&qp->state, __ATOMIC_ACQUIRE);
+}
+
+uint8_t qp_fail_status(const struct qp *qp)
+{
+	return qp->fail_status;
+}
+
+static inline void rail_turn(struct rail *rail)
+{
+	if (rail->is_held)
+		return;
+	pthread_mutex_lock(&fake_lock);
+	for (unsigned i = 0; i < rail->n_cmds; i++) {
+		__atomic_store_n(
+			&rail->cmds[i]->state, rail->is_release[i] ? QP_RELEASED : QP_ADOPTED, __ATOMIC_RELEASE);
+		rail->n_released += rail->is_release[i];
+	}
+	rail->n_cmds = 0;
+	pthread_mutex_unlock(&fake_lock);
+}
+
+/* ---- a node ---- */
+
+struct node {
+	struct config conf;
+	struct rail rails[2];
+	struct rail *rail_ptrs[2];
+	struct rte_ring *to_control;
+	struct rte_ring *from_control;
+	struct waker control_waker;
+	struct waker conn_waker;
+	struct conn *conn;
+	/* the test as control */
+	bool is_deaf; /* takes nothing from conn */
+	bool is_slow_to_quiesce;
+	bool is_keeping_bufs; /* does not give receive buffers back */
+	struct pair_event *down;
+	const struct pair *pair;     /* of the last PAIR_UP */
+	const struct pair *accepted; /* of the last PAIR_UP that was not dialled */
+	uint32_t last_epoch;
+	int n_up, n_down, n_rx, n_sent, n_unsent, n_dial_done, n_dial_failed;
+	uint8_t down_reason;
+	uint32_t down_status;
+	char down_cause[RY_CAUSE_MAX_BYTES];
+	struct meta_buf *rx[RX_KEEP];
+	uint64_t rx_ids[RX_KEEP];
+	uint16_t rx_types[RX_KEEP];
+	uint16_t rx_pairs[RX_KEEP];
+};
+
+static inline uint16_t free_port(void)
+{
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t len = sizeof(sa);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	cr_assert(bind(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+	cr_assert(getsockname(fd, (struct sockaddr *)&sa, &len) == 0);
+	close(fd);
+	return ntohs(sa.sin_port);
+}
+
+static inline void node_init(struct node *n, const char *name, const char *transport, uint16_t port)
+{
+	memset(n, 0, sizeof(*n));
+	snprintf(n->conf.node_name, sizeof(n->conf.node_name), "%s", name);
+	n->conf.n_rails = 1;
+	n->conf.connect_timeout_ns = 2 * SEC;
+	n->conf.hello_timeout_ns = 2 * SEC;
+	n->conf.reconnect_ns = SEC;
+	n->conf.keepalive_ns = 5 * SEC;
+	n->conf.keepalive_dead_ns = 10 * SEC;
+	snprintf(n->conf.rails[0].name, RY_NAME_MAX_BYTES, "r0");
+	snprintf(n->conf.rails[0].transport, sizeof(n->conf.rails[0].transport), "%s", transport);
+	snprintf(n->conf.rails[0].address, sizeof(n->conf.rails[0].address), "127.0.0.1");
+	n->conf.rails[0].port = port;
+	n->conf.rails[0].sockets_per_pair = 2;
+	for (int i = 0; i < 2; i++) {
+		n->rails[i].ops = (struct transport_ops){.pair_connect = fake_connect, .pair_close = fake_close};
+		n->rails[i].attr.is_loopback = !strcmp(transport, "mock");
+		n->rail_ptrs[i] = &n->rails[i];
+	}
+	log_set_level(LOG_LEVEL_ERROR);
+}
+
+static inline void node_dials(struct node *n, uint16_t port)
+{
+	struct config_store *s = &n->conf.stores[n->conf.n_stores++];
+
+	snprintf(s->name, sizeof(s->name), "store%u", n->conf.n_stores - 1);
+	s->n_endpoints = 1;
+	snprintf(s->endpoints[0].address, sizeof(s->endpoints[0].address), "%s", n->conf.rails[0].address);
+	s->endpoints[0].port = port;
+}
+
+static inline int node_create(struct node *n, unsigned ring_entries, bool want_virtual_time, char *message)
+{
+	struct conn_deps deps = {
+		.config = &n->conf,
+		.node_id = (uint64_t)n->conf.node_name[0],
+		.incarnation = ++now_ns,
+		.rails = n->rail_ptrs,
+		.control_waker = &n->control_waker,
+		.waker = &n->conn_waker,
+		.want_virtual_time = want_virtual_time,
+	};
+
+	for (int i = 0; i < 2; i++)
+		n->rails[i].is_stopped = false;
+	deps.to_control = n->to_control = spsc_create("to_control", ring_entries);
+	deps.from_control = n->from_control = spsc_create("from_control", 1024);
+	waker_init(&n->control_waker);
+	waker_init(&n->conn_waker);
+	return conn_create(&deps, message, 256, &n->conn);
+}
+
+static inline void node_start(struct node *n)
+{
+	char message[256] = "";
+
+	cr_assert(node_create(n, 4096, false, message) == 0, "%s", message);
+}
+
+/* As if the process ended. */
+static inline void node_stop(struct node *n)
+{
+	for (int i = 0; i < 2; i++) {
+		n->rails[i].is_stopped = true;
+		n->rails[i].n_cmds = 0;
+	}
+	conn_destroy(n->conn);
+	cr_assert(n->rails[0].n_qps == 0, "%d QPs leaked", n->rails[0].n_qps);
+	spsc_free(n->to_control);
+	spsc_free(n->from_control);
+	waker_fini(&n->control_waker);
+	waker_fini(&n->conn_waker);
+	n->pair = n->accepted = NULL;
+	n->conn = NULL;
+}
+
+/* ---- the test as control ---- */
+
+static inline void control_send(struct node *n, struct msg *m, enum msg_kind kind)
+{
+	m->kind = (uint16_t)kind;
+	cr_assert(spsc_push(n->from_control, m));
+}
+
+static inline void control_quiesce(struct node *n)
+{
+	control_send(n, &n->down->m, MSG_PAIR_QUIESCED);
+	n->down = NULL;
+}
+
+static inline void control_down(struct node *n, struct pair_event *e)
+{
+	n->n_down++;
+	n->down = e;
+	n->down_reason = e->reason;
+	n->down_status = e->status;
+	snprintf(n->down_cause, sizeof(n->down_cause), "%s", e->cause);
+	if (e->pair == n->pair)
+		n->pair = NULL;
+	if (e->pair == n->accepted)
+		n->accepted = NULL;
+	if (!n->is_slow_to_quiesce)
+		control_quiesce(n);
+}
+
+static inline void control_rx(struct node *n, struct meta_buf *b)
+{
+	const struct wire_meta *h = (const void *)b->data;
+	int at = n->n_rx++ % RX_KEEP;
+
+	cr_assert(wire_meta_check(b->data, b->len_bytes) == RY_OK);
+	n->rx_ids[at] = h->request_id;
+	n->rx_types[at] = h->type;
+	n->rx_pairs[at] = b->pair_idx;
+	n->rx[at] = b;
+	if (!n->is_keeping_bufs)
+		control_send(n, &b->m, MSG_META_DROP);
+}
+
+static inline void control_take(struct node *n, void *m)
+{
+	const struct pair_event *e = m;
+
+	switch (((struct msg *)m)->kind) {
+	case MSG_PAIR_UP:
+		n->n_up++;
+		n->last_epoch = e->pair->epoch;
+		if (e->pair->is_dialler)
+			n->pair = e->pair;
+		else
+			n->accepted = e->pair;
+		break;
+	case MSG_PAIR_DOWN:
+		control_down(n, m);
+		break;
+	case MSG_META_RX:
+		control_rx(n, m);
+		break;
+	case MSG_META_SENT:
+		n->n_sent++;
+		break;
+	case MSG_META_UNSENT:
+		n->n_unsent++;
+		break;
+	case MSG_DIAL_DONE:
+		n->n_dial_done++;
+		break;
+	case MSG_DIAL_FAILED:
+		n->n_dial_failed++;
+		break;
+	default:
+		cr_assert_fail("kind %u", ((struct msg *)m)->kind);
+	}
+}
+
+static inline void node_turn(struct node *n)
+{
+	void *m;
+
+	if (!n || !n->conn)
+		return;
+	conn_poll(n->conn, now_ns);
+	for (int i = 0; i < 2; i++)
+		rail_turn(&n->rails[i]);
+	while (!n->is_deaf && (m = spsc_pop(n->to_control)))
+		control_take(n, m);
+}
+
+static inline void turns(struct node *a, struct node *b, int count)
+{
+	for (int i = 0; i < count; i++) {
+		node_turn(a);
+		node_turn(b);
+	}
+}
+
+/* Runs both until the condition holds; the clock stands still. */
+#define until(a, b, condition)                                                                                         \
+	do {                                                                                                           \
+		int turns_ = 0;                                                                                        \
+		while (!(condition) && turns_++ < TURNS_MAX) {                                                         \
+			node_turn(a);                                                                                  \
+			node_turn(b);                                                                                  \
+		}                                                                                                      \
+		cr_assert(condition, "never came true: " #condition);                                                  \
+	} while (0)
+
+/* a dials b; both are up. */
+static inline void bring_up(struct node *a, struct node *b)
+{
+	uint16_t port = free_port();
+
+	node_init(a, "alpha", "tcp", 0);
+	node_init(b, "beta", "tcp", port);
+	node_dials(a, port);
+	node_start(b);
+	node_start(a);
+	until(a, b, a->n_up == 1 && b->n_up == 1);
+}
+
+static inline void control_kill(struct node *n, struct pair_kill *k, const struct pair *pair, uint8_t reason)
+{
+	*k = (struct pair_kill){.pair_idx = pair->idx, .pair_epoch = pair->epoch, .reason = reason};
+	control_send(n, &k->m, MSG_PAIR_KILL);
+}
+
+static inline struct conn_pair_info info_of(const struct node *n, uint32_t row)
+{
+	struct conn_pair_info rows[8];
+	uint32_t count = conn_info(n->conn, rows, 8);
+
+	cr_assert(row < count, "row %u of %u", row, count);
+	return rows[row];
+}
+
+static inline int count_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* ---- a peer, byte by byte ---- */
+
+static inline int raw_connect(uint16_t port)
+{
+	struct sockaddr_in sa = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	cr_assert(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
+}
+
+static inline int raw_listen(uint16_t port)
+{
+	struct sockaddr_in sa = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	int one = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	cr_assert(bind(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 && listen(fd, 8) == 0);
+	return fd;
+}
+
+static inline struct wire_hello raw_hello(uint16_t kind)
+{
+	return (struct wire_hello){
+		.magic = WIRE_MAGIC,
+		.major = WIRE_MAJOR,
+		.kind = kind,
+		.transport = WIRE_TRANSPORT_TCP,
+		.node_id = 77,
+		.incarnation = 1,
+		.n_qps = 1,
+		.read_credits = 4,
+		.max_msg_bytes = WIRE_MSG_BYTES,
+		.max_parts = 1,
+		.max_data_bytes = WIRE_DATA_MAX_BYTES,
+		.node_name = "raw",
+		.rail_name = "x0",
+	};
+}
+
+static inline void raw_send(int fd, const void *bytes, size_t n)
+{
+	cr_assert(send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n);
+}
+
+/* Reads exactly n bytes while the node runs; false = the node closed first. */
+static inline bool raw_read(struct node *n, int fd, void *bytes, size_t len)
+{
+	size_t got = 0;
+
+	for (int i = 0; i < TURNS_MAX && got < len; i++) {
+		ssize_t r = recv(fd, (char *)bytes + got, len - got, 0);
+
+		if (r == 0 || (r < 0 && errno != EAGAIN))
+			return false;
+		got += r > 0 ? (size_t)r : 0;
+		node_turn(n);
+	}
+	cr_assert(got == len, "the node said %zu bytes of %zu", got, len);
+	return true;
+}
+
+static inline bool raw_is_closed(struct node *n, int fd)
+{
+	char byte;
+
+	for (int i = 0; i < TURNS_MAX; i++) {
+		ssize_t r = recv(fd, &byte, 1, 0);
+
+		if (r == 0 || (r < 0 && errno != EAGAIN))
+			return true;
+		if (r > 0)
+			return false;
+		node_turn(n);
+	}
+	return false;
+}
+
+/* Sends a metadata message of its fixed part only. */
+static inline void raw_meta(int fd, uint16_t type, uint32_t bytes, uint64_t request_id, uint32_t status)
+{
+	alignas(8) uint8_t m[512];
+
+	cr_assert(wire_enc_fixed(m, type, bytes, request_id, status) == bytes);
+	raw_send(fd, m, bytes);
+}
+
+/* Dials the node as a complete peer with one QP; both are up. Returns the bootstrap socket. */
+static inline int raw_pair(struct node *n, uint64_t incarnation, int *data_fd)
+{
+	struct wire_hello hello = raw_hello(WIRE_CONN_BOOTSTRAP), answer, data_answer;
+	struct wire_meta ready;
+	int n_up = n->n_up;
+	int fd = raw_connect(n->conf.rails[0].port);
+
+	hello.incarnation = incarnation;
+	raw_send(fd, &hello, sizeof(hello));
+	cr_assert(raw_read(n, fd, &answer, sizeof(answer)));
+	cr_assert(answer.status == RY_OK && answer.token && answer.n_qps == 1);
+	cr_assert(answer.read_credits == RAIL_CREDITS);
+	*data_fd = raw_connect(n->conf.rails[0].port);
+	hello.kind = WIRE_CONN_DATA;
+	hello.token = answer.token;
+	raw_send(*data_fd, &hello, sizeof(hello));
+	cr_assert(raw_read(n, *data_fd, &data_answer, sizeof(data_answer)));
+	cr_assert(data_answer.status == RY_OK && data_answer.token == answer.token);
+	cr_assert(raw_read(n, fd, &ready, sizeof(ready)) && ready.type == WIRE_META_READY);
+	cr_assert(n->n_up == n_up, "up before our READY");
+	raw_meta(fd, WIRE_META_READY, sizeof(ready), 0, RY_OK);
+	until(n, NULL, n->n_up == n_up + 1);
+	return fd;
+}
+
+#endif
