@@ -200,8 +200,6 @@ static int convert_section(
 /* What depends on other keys or on the position in a list. */
 static void complete(struct config *c)
 {
-	if (!c->socket_path[0])
-		snprintf(c->socket_path, sizeof(c->socket_path), "/run/railyard/%s.sock", c->node_name);
 	for (uint16_t i = 0; i < c->n_rails; i++)
 		if (c->rails[i].lcore == UINT32_MAX)
 			c->rails[i].lcore = 1u + i;

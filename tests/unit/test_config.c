@@ -64,7 +64,7 @@ Test(config, good_file)
 {
 	cr_assert_eq(load(GOOD), 0, "%s", err.text);
 	cr_expect_str_eq(c.node_name, "reader0");
-	cr_expect_str_eq(c.socket_path, "/run/railyard/reader0.sock");
+	cr_expect_str_eq(c.socket_path, "/run/railyard/railyard.sock");
 	cr_expect(c.is_reader && c.is_store && c.want_hugepages);
 	cr_expect_eq(c.idle_spin_ns, UINT64_MAX);
 	cr_expect_eq(c.n_rails, 2);
