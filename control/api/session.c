@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The life of an attached client: work creates it, control adopts it, its connection ends, control lets go of it, work
+ * destroys it. Whatever happens in between (a failure, a connection that left too early), each step is undone by the
+ * one that matches it.
+ */
+#include "api/api_priv.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct session *find_free(struct api *api);
+static void ask_control(struct session *s, enum api_op op, enum session_state state);
+static void ask_work(struct session *s, enum work_op op, enum session_state state);
+static void created(struct session *s);
+static void destroyed(struct session *s);
+static void attached(struct session *s);
+static void set_failure(struct session *s, enum ry_status status, const char *text);
+static json_t *describe(const struct client *c, uint64_t abi_minor);
+static void release(struct session *s);
+
+void session_attach(struct request *r, const struct client_conf *conf)
+{
+	struct api *api = r->api;
+	const struct config *config = api->deps.config;
+	uint64_t bytes = conf->read_arena_bytes + conf->put_arena_bytes;
+	struct session *s = find_free(api);
+
+	if (!s) {
+		request_fail(r, RY_ERR_LIMIT,
+			"attach: %u clients are attached, the most that reader.max_clients allows; try again when one "
+			"has left",
+			config->max_clients);
+		return;
+	}
+	if (bytes > config->registered_max_bytes - api->registered_bytes) {
+		request_fail(r, RY_ERR_BUDGET,
+			"attach: arenas of %llu bytes do not fit: %llu of %llu (reader.registered) are in use; ask for "
+			"smaller arenas",
+			(unsigned long long)bytes, (unsigned long long)api->registered_bytes,
+			(unsigned long long)config->registered_max_bytes);
+		return;
+	}
+	memset(s, 0, sizeof(*s));
+	s->api = api;
+	s->conn = r->conn;
+	s->request = r;
+	s->charged_bytes = bytes;
+	api->registered_bytes += bytes;
+	r->conn->session = s;
+	s->job.conf = *conf;
+	s->job.conf.id = ++api->next_client_id;
+	ask_work(s, WORK_CREATE_CLIENT, SESSION_CREATING);
+}
+
+void session_leave(struct session *s)
+{
+	s->conn = NULL;
+	/* On its way to or from somewhere: whoever has it comes back to us, and sees that the connection left. */
+	if (s->state == SESSION_ATTACHED)
+		ask_control(s, API_DETACH, SESSION_DETACHING);
+}
+
+void session_work_done(struct session *s)
+{
+	if (s->state == SESSION_CREATING)
+		created(s);
+	else
+		destroyed(s);
+}
+
+void session_control_done(struct session *s)
+{
+	if (s->state == SESSION_ATTACHING)
+		attached(s);
+	else
+		ask_work(s, WORK_DESTROY_CLIENT, SESSION_DESTROYING);
+}
+
+bool session_owns(const struct api *api, const void *p)
+{
+	const struct session *s = p;
+
+	return s >= api->sessions && s < api->sessions + api->deps.config->max_clients;
+}
+
+void sessions_destroy(struct api *api)
+{
+	for (uint32_t i = 0; api->sessions && i < api->deps.config->max_clients; i++) {
+		struct session *s = &api->sessions[i];
+
+		if (s->state == SESSION_FREE)
+			continue;
+		if (s->request)
+			request_free(s->request);
+		client_destroy(s->client ? s->client : s->job.client);
+	}
+	free(api->sessions);
+	api->sessions = NULL;
+}
+
+uint32_t api_n_sessions(const struct api *api)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < api->deps.config->max_clients; i++)
+		n += api->sessions[i].state != SESSION_FREE;
+	return n;
+}
+
+static struct session *find_free(struct api *api)
+{
+	for (uint32_t i = 0; i < api->deps.config->max_clients; i++)
+		if (api->sessions[i].state == SESSION_FREE)
+			return &api->sessions[i];
+	return NULL;
+}
+
+static void ask_control(struct session *s, enum api_op op, enum session_state state)
+{
+	s->state = state;
+	memset(&s->call, 0, sizeof(s->call));
+	s->call.m.kind = MSG_API;
+	s->call.op = (uint8_t)op;
+	s->call.client = s->client;
+	s->call.api_ctx = s;
+	api_to_control(s->api, &s->call);
+}
+
+static void ask_work(struct session *s, enum work_op op, enum session_state state)
+{
+	s->state = state;
+	s->job.op = (uint8_t)op;
+	s->job.client = s->client;
+	s->job.api_ctx = s;
+	s->client = NULL;
+	api_to_work(s->api, &s->job);
+}
+
+static void created(struct session *s)
+{
+	s->client = s->job.client;
+	s->job.client = NULL;
+	if (s->job.status < 0) {
+		set_failure(s, s->job.status == -EINVAL ? RY_ERR_INVALID : RY_ERR_LIMIT, s->job.message);
+		release(s);
+	} else if (!s->conn) {
+		ask_work(s, WORK_DESTROY_CLIENT, SESSION_DESTROYING);
+	} else {
+		ask_control(s, API_ATTACH, SESSION_ATTACHING);
+	}
+}
+
+static void attached(struct session *s)
+{
+	struct client *c = s->client;
+	struct request *r = s->request;
+	struct api_conn *conn = s->conn;
+
+	if (s->call.status != RY_OK) {
+		set_failure(s, (enum ry_status)s->call.status, s->call.cause);
+		ask_work(s, WORK_DESTROY_CLIENT, SESSION_DESTROYING);
+		return;
+	}
+	if (!conn) {
+		ask_control(s, API_DETACH, SESSION_DETACHING);
+		return;
+	}
+	s->state = SESSION_ATTACHED;
+	s->request = NULL;
+	conn->fds[0] = c->ring.fd;
+	conn->fds[1] = c->read_arena.fd;
+	conn->fds[2] = c->put_arena.fd;
+	conn->fds[3] = s->api->deps.control_waker->event_fd;
+	conn->fds[4] = c->cq_event_fd;
+	conn->n_fds = 5;
+	request_reply(r, describe(c, request_uint(r, "abi_minor", 0)));
+}
+
+static void destroyed(struct session *s)
+{
+	s->client = NULL;
+	s->job.client = NULL;
+	release(s);
+}
+
+static void set_failure(struct session *s, enum ry_status status, const char *text)
+{
+	s->fail_status = status;
+	snprintf(s->fail_text, sizeof(s->fail_text), "%s", text);
+}
+
+static json_t *describe(const struct client *c, uint64_t abi_minor)
+{
+	if (abi_minor > RY_RING_ABI_MINOR)
+		abi_minor = RY_RING_ABI_MINOR;
+	return json_pack("{s:I, s:i, s:I, s:I, s:I, s:I}", "client_id", (json_int_t)c->id, "abi_minor", (int)abi_minor,
+		"ring_bytes", (json_int_t)c->ring.bytes, "ring_entries", (json_int_t)c->n_entries, "read_arena_bytes",
+		(json_int_t)c->read_arena.bytes, "put_arena_bytes", (json_int_t)c->put_arena.bytes);
+}
+
+/* The session is free before the request is answered, because the answer may let the connection ask again. */
+static void release(struct session *s)
+{
+	struct request *r = s->request;
+	enum ry_status status = s->fail_status ? s->fail_status : RY_ERR_CANCELLED;
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s", s->fail_text);
+	if (s->conn)
+		s->conn->session = NULL;
+	s->api->registered_bytes -= s->charged_bytes;
+	s->state = SESSION_FREE;
+	s->request = NULL;
+	if (r)
+		request_fail(r, status, "attach: %s", text);
+}
