@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* hello, help, version, config, shutdown: what the daemon says about itself. */
+#include "api/api_priv.h"
+#include "api/on.h"
+#include "daemon/config_rows.h"
+
+#include <railyard/ring.h>
+
+#include <string.h>
+
+#define RY_STRING_(x) #x
+#define RY_STRING(x) RY_STRING_(x)
+
+static json_t *describe_method(const struct method *m);
+static json_t *section(enum config_section which, const void *base);
+static void add_section(json_t *to, enum config_section which, const void *base);
+static json_t *store_section(const struct config_store *s);
+
+void on_hello(struct request *r)
+{
+	const struct config *c = r->api->deps.config;
+	uint64_t version = request_uint(r, "version", 0);
+
+	if (version != API_PROTOCOL) {
+		request_fail(r, RY_ERR_VERSION,
+			"hello: protocol version %u is spoken here, not %llu; upgrade the older side", API_PROTOCOL,
+			(unsigned long long)version);
+		return;
+	}
+	r->conn->is_greeted = true;
+	request_reply(r, json_pack("{s:i, s:s, s:s}", "version", (int)API_PROTOCOL, "node", c->node_name,
+				 "daemon_version", RY_VERSION));
+}
+
+void on_help(struct request *r)
+{
+	json_t *methods = json_array();
+
+	for (uint32_t i = 0; i < api_n_methods; i++)
+		json_array_append_new(methods, describe_method(&api_methods[i]));
+	request_reply(r, json_pack("{s:o}", "methods", methods));
+}
+
+void on_version(struct request *r)
+{
+	json_t *names = json_array();
+
+	for (const char *const *name = transport_names(); *name; name++)
+		json_array_append_new(names, json_string(*name));
+	request_reply(
+		r, json_pack("{s:s, s:i, s:s, s:s, s:o}", "daemon_version", RY_VERSION, "protocol", (int)API_PROTOCOL,
+			   "ring_abi", RY_STRING(RY_RING_ABI_MAJOR) "." RY_STRING(RY_RING_ABI_MINOR), "wire",
+			   RY_STRING(WIRE_MAJOR) "." RY_STRING(WIRE_MINOR), "transports", names));
+}
+
+void on_config(struct request *r)
+{
+	const struct config *c = r->api->deps.config;
+	json_t *rails = json_array(), *stores = json_array(), *roles = json_array();
+	json_t *result = section(SECTION_NODE, c);
+
+	if (c->is_reader)
+		json_array_append_new(roles, json_string("reader"));
+	if (c->is_store)
+		json_array_append_new(roles, json_string("store"));
+	for (uint16_t i = 0; i < c->n_rails; i++)
+		json_array_append_new(rails, section(SECTION_RAILS, &c->rails[i]));
+	for (uint16_t i = 0; i < c->n_stores; i++)
+		json_array_append_new(stores, store_section(&c->stores[i]));
+	json_object_set_new(result, "roles", roles);
+	json_object_set_new(result, "rails", rails);
+	json_object_set_new(result, "stores", stores);
+	add_section(result, SECTION_READER, c);
+	add_section(result, SECTION_STORE, c);
+	add_section(result, SECTION_TIMEOUTS, c);
+	request_reply(r, result);
+}
+
+void on_shutdown(struct request *r)
+{
+	struct api *api = r->api;
+	char drain[32];
+
+	api_begin_shutdown(api);
+	format_duration(api->deps.config->drain_ns, drain, sizeof(drain));
+	request_reply(r, json_pack("{s:b, s:s}", "is_draining", 1, "drain", drain));
+}
+
+static json_t *describe_method(const struct method *m)
+{
+	json_t *params = json_array();
+
+	for (const struct param *p = api_params; p < api_params + api_n_params; p++) {
+		if (strcmp(p->method, m->name))
+			continue;
+		json_array_append_new(
+			params, json_pack("{s:s, s:s, s:b, s:I, s:I, s:s}", "name", p->name, "kind", p->kind,
+					"required", (int)p->is_required, "least", (json_int_t)p->least, "most",
+					(json_int_t)p->most, "help", p->help));
+	}
+	return json_pack("{s:i, s:s, s:s, s:s, s:o}", "id", (int)m->id, "name", m->name, "permission",
+		m->is_admin ? "admin" : "any", "help", m->help, "params", params);
+}
+
+/* Values are text with their unit, as one would write them in the file. */
+static json_t *section(enum config_section which, const void *base)
+{
+	json_t *o = json_object();
+	char text[CONFIG_PATH_MAX];
+
+	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
+		if (row->section != which)
+			continue;
+		config_row_format(row, base, text, sizeof(text));
+		json_object_set_new(o, row->key, json_string(text));
+	}
+	return o;
+}
+
+static void add_section(json_t *to, enum config_section which, const void *base)
+{
+	json_object_set_new(to, config_section_name(which), section(which, base));
+}
+
+static json_t *store_section(const struct config_store *s)
+{
+	json_t *o = section(SECTION_STORES, s);
+	json_t *endpoints = json_array();
+
+	for (uint16_t i = 0; i < s->n_endpoints; i++)
+		json_array_append_new(endpoints, section(SECTION_ENDPOINTS, &s->endpoints[i]));
+	json_object_set_new(o, "endpoints", endpoints);
+	return o;
+}
