@@ -221,23 +221,20 @@ static bool is_ready(const struct daemon_process *d, char *missing, uint32_t mis
 	return ready;
 }
 
-/* Every rail has a pair to the one store that is up. */
+/* Control counts the pairs that it may hand work to; conn's view would be a little early. */
 static bool has_pairs(struct rpc *r, uint16_t n_rails)
 {
-	json_t *answer, *pair;
+	json_t *answer, *rail;
 	struct rpc_error err;
-	uint32_t up = 0;
+	uint32_t n_up = 0;
 	size_t i;
 
-	if (rpc_call(r, "pairs", NULL, &answer, &err) < 0)
+	if (rpc_call(r, "rails", NULL, &answer, &err) < 0)
 		return false;
-	json_array_foreach (json_object_get(answer, "pairs"), i, pair) {
-		const char *state = json_string_value(json_object_get(pair, "state"));
-
-		up += state != NULL && strcmp(state, "UP") == 0;
-	}
+	json_array_foreach (json_object_get(answer, "rails"), i, rail)
+		n_up += json_integer_value(json_object_get(rail, "pairs_up")) > 0;
 	json_decref(answer);
-	return up >= n_rails;
+	return n_up == n_rails;
 }
 
 int launch_check(struct launch *l, struct launch_error *err)

@@ -6,7 +6,7 @@
  * that the kernel kills when this process dies; SIGINT, SIGTERM, SIGHUP and SIGQUIT are taken by a thread that stops
  * the daemons, removes the directory, and lets the signal end this process as it would have. Called by the CLI's demo
  * and by railyard-perf, from one thread, before they make other threads: the signals stay blocked from launch_start to
- * launch_stop. It never talks to a data ring; it asks a daemon only "hello" and "pairs".
+ * launch_stop. It never talks to a data ring; it asks a daemon only "hello" and "rails".
  */
 #ifndef RY_LAUNCH_H
 #define RY_LAUNCH_H

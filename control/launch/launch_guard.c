@@ -9,6 +9,9 @@
 
 #include "launch/launch_priv.h"
 
+/* A daemon with nothing to drain ends in milliseconds; one that hangs is not waited for. */
+#define STOP_WAIT_MS 5000
+
 static void *guard_run(void *arg);
 static void die_by(int signal);
 static void remove_directory(const char *path);
@@ -84,7 +87,7 @@ void launch_undo(struct launch *l)
 
 	pthread_mutex_lock(&l->lock);
 	if (!l->is_stopped) {
-		process_stop_all(l->daemons, l->n_daemons);
+		process_stop_all(l->daemons, l->n_daemons, STOP_WAIT_MS);
 		for (i = 0; i < l->n_daemons; i++)
 			launch_free_ports(&l->daemons[i]);
 		remove_directory(l->directory);

@@ -59,8 +59,8 @@ int launch_write_config(const struct launch *l, uint16_t idx);
 int process_spawn(const char *program, const char *lcores, const sigset_t *mask, struct daemon_process *d);
 /* Whether it has ended; reaps it. */
 bool process_has_ended(struct daemon_process *d);
-/* SIGTERM to all that run, then waits for all of them within one bound, then SIGKILL. */
-void process_stop_all(struct daemon_process *daemons, uint16_t n);
+/* SIGTERM to all that run, waits for all of them at most wait_ms, then SIGKILL. */
+void process_stop_all(struct daemon_process *daemons, uint16_t n, int wait_ms);
 /* "NAME ended with ...", and its log's last lines. */
 void process_obituary(const struct daemon_process *d, const char *what, struct launch_error *err);
 

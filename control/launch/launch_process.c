@@ -13,7 +13,6 @@
 
 #include "launch/launch_priv.h"
 
-#define STOP_WAIT_MS 5000
 #define KILL_WAIT_MS 5000
 #define LOG_TAIL_BYTES 1200u
 #define LOG_TAIL_LINES 10u
@@ -115,10 +114,10 @@ static void signal_all(struct daemon_process *daemons, uint16_t n, int signal)
 	}
 }
 
-void process_stop_all(struct daemon_process *daemons, uint16_t n)
+void process_stop_all(struct daemon_process *daemons, uint16_t n, int wait_ms)
 {
 	signal_all(daemons, n, SIGTERM);
-	await_all(daemons, n, STOP_WAIT_MS);
+	await_all(daemons, n, wait_ms);
 	signal_all(daemons, n, SIGKILL);
 	await_all(daemons, n, KILL_WAIT_MS);
 }
