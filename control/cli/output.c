@@ -19,6 +19,8 @@ static void print_row(json_t *row, const char *const *names, const int *widths, 
 static bool is_scalar(const json_t *value);
 static bool ends_with(const char *name, const char *suffix);
 static char *cell(const char *name, const json_t *value, char *text);
+static void join(const json_t *strings, char *text);
+static void print_number(const char *name, const json_t *value, char *text);
 
 int output_print(const struct cli *c, json_t *result)
 {
@@ -129,7 +131,7 @@ static void print_row(json_t *row, const char *const *names, const int *widths, 
 
 static bool is_scalar(const json_t *value)
 {
-	return !json_is_object(value) && !json_is_array(value);
+	return !json_is_object(value) && (!json_is_array(value) || json_is_string(json_array_get(value, 0)));
 }
 
 static bool ends_with(const char *name, const char *suffix)
@@ -139,21 +141,44 @@ static bool ends_with(const char *name, const char *suffix)
 	return n >= k && strcmp(name + n - k, suffix) == 0;
 }
 
-/* The unit is in the name. */
 static char *cell(const char *name, const json_t *value, char *text)
+{
+	if (json_is_string(value))
+		snprintf(text, CELL_BYTES, "%s", json_string_value(value));
+	else if (json_is_array(value))
+		join(value, text);
+	else if (json_is_boolean(value))
+		snprintf(text, CELL_BYTES, "%s", json_is_true(value) ? "yes" : "no");
+	else if (json_is_number(value))
+		print_number(name, value, text);
+	else
+		snprintf(text, CELL_BYTES, "-");
+	return text;
+}
+
+static void join(const json_t *strings, char *text)
+{
+	size_t i, used = 0;
+	json_t *s;
+
+	text[0] = '\0';
+	json_array_foreach (strings, i, s) {
+		int n = snprintf(
+			text + used, CELL_BYTES - used, "%s%s", i == 0 ? "" : ", ", json_string_value(s) ?: "");
+
+		used += n > 0 && (size_t)n < CELL_BYTES - used ? (size_t)n : 0;
+	}
+}
+
+/* The unit is in the name. */
+static void print_number(const char *name, const json_t *value, char *text)
 {
 	uint64_t number = (uint64_t)json_integer_value(value);
 
-	if (json_is_string(value))
-		snprintf(text, CELL_BYTES, "%s", json_string_value(value));
-	else if (json_is_boolean(value))
-		snprintf(text, CELL_BYTES, "%s", json_is_true(value) ? "yes" : "no");
-	else if (json_is_real(value) && ends_with(name, "bytes_per_s"))
+	if (json_is_real(value) && ends_with(name, "bytes_per_s"))
 		units_print_rate((uint64_t)json_real_value(value), text);
 	else if (json_is_real(value))
 		snprintf(text, CELL_BYTES, "%.3f", json_real_value(value));
-	else if (!json_is_integer(value))
-		snprintf(text, CELL_BYTES, "-");
 	else if (ends_with(name, "bytes_per_s"))
 		units_print_rate(number, text);
 	else if (ends_with(name, "bytes"))
@@ -162,7 +187,6 @@ static char *cell(const char *name, const json_t *value, char *text)
 		units_print_duration(number, text);
 	else
 		snprintf(text, CELL_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-	return text;
 }
 
 json_t *output_key(const void *key, uint16_t key_bytes)
