@@ -418,7 +418,9 @@ Test(conform, a_message_that_is_not_ours_ends_the_qp)
 	struct wr wr = {.op = WR_SEND, .qp = c->qb[0], .addr = &bad, .len_bytes = sizeof(bad)};
 
 	conform_post(c, c->b, &wr);
+	conform_send(c, c->b, c->qb[0], 1, 8);
 	conform_wait_for(c, WC_QP_DOWN, c->qa[0], 1);
+	conform_settle(c);
 	cr_assert_eq(conform_event(c, WC_QP_DOWN, c->qa[0], 0)->wc.status, WC_ERR_PROTOCOL);
 	cr_assert_eq(conform_count(c, WC_RECV, c->qa[0]), 0);
 	conform_send(c, c->b, c->qb[1], 1, 8);

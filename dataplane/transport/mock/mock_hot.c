@@ -11,7 +11,7 @@ static bool take(struct rail *rail, struct mock *m, struct mock_qp *q, const str
 static bool take_send(struct rail *rail, struct mock *m, struct mock_qp *q, const struct wr *wr);
 static bool take_write(struct rail *rail, struct mock *m, struct mock_qp *q, const struct wr *wr);
 static bool take_inv(struct mock_qp *q, const struct wr *wr);
-static void activate(struct rail *rail, struct mock *m, struct mock_qp *q);
+static void activate(struct mock *m, struct mock_qp *q);
 static uint16_t drain(struct rail *rail, struct mock_qp *q, struct wc *wc, uint16_t max, uint32_t *budget);
 static uint16_t drain_invs(struct mock_qp *q, struct wc *wc, uint16_t max);
 static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_ns, uint32_t *budget, uint32_t *n_bytes);
@@ -47,7 +47,7 @@ static bool take(struct rail *rail, struct mock *m, struct mock_qp *q, const str
 		is_taken = take_inv(q, wr);
 	else
 		RTE_ASSERT(wr->op == WR_BIND);
-	activate(rail, m, q);
+	activate(m, q);
 	return is_taken;
 }
 
@@ -95,11 +95,11 @@ static bool take_inv(struct mock_qp *q, const struct wr *wr)
 	return true;
 }
 
-/* Where QPs came or went since the last poll, its rescan lists what has work: the list may name a QP that is gone. */
-static void activate(struct rail *rail, struct mock *m, struct mock_qp *q)
+static void activate(struct mock *m, struct mock_qp *q)
 {
-	if (q->is_listed || m->epoch_seen != rail->qp_epoch || !mock_is_live(m, q))
+	if (q->is_listed)
 		return;
+	RTE_ASSERT(m->n_active < RAIL_QPS_MAX);
 	q->is_listed = true;
 	m->active[m->n_active++] = q;
 }

@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 #define MOCK_SQ_DEPTH 256u /* SENDs and WRITEs of one end under way */
-#define MOCK_MSGS 64u      /* of them SENDs: the receive queue of a real QP */
+#define MOCK_MSGS 128u     /* of them SENDs: 24 READs, their CANCELs, 24 answers, and 32 that were just handed over */
 #define MOCK_WRITE_MAX_BYTES (1u << 20)
 #define MOCK_SLICE_BYTES (256u << 10) /* moved at once: stays in L2 for the hash that follows */
 #define MOCK_TURN_BYTES (1u << 20)    /* most bytes of one poll under a bandwidth model */
