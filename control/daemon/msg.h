@@ -59,6 +59,11 @@ struct meta_buf {
 	alignas(8) uint8_t data[WIRE_META_MAX_BYTES];
 };
 
+static inline const struct wire_meta *meta_head(const struct meta_buf *b)
+{
+	return (const struct wire_meta *)(const void *)b->data;
+}
+
 /*
  * One connection incarnation of one pair (local rail, peer rail). Made by conn; immutable from MSG_PAIR_UP until conn has received
  * MSG_PAIR_QUIESCED for it.

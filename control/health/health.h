@@ -2,8 +2,9 @@
 /*
  * Whether a pair may carry user data. Control lcore only; time is an argument.
  *
- * This version knows connected and disconnected. The interface is that of the Half-Open breaker, which replaces the body: planners ask
- * health_is_available (pure, never mutates), whoever sends a probe asks health_admit, and every outcome is told once per connection.
+ * This version knows connected and disconnected. The interface is that of the Half-Open breaker, which replaces the
+ * body: planners ask health_is_available (pure, never mutates), whoever sends a probe asks health_admit, and every
+ * outcome is told once per connection.
  */
 #ifndef RY_HEALTH_H
 #define RY_HEALTH_H

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The daemon's side of the shared rings. A client can write anything there at any time: indices are checked on every
+ * access, entries and slots are copied before they are looked at, and our own positions live in private memory.
+ */
+#include "read/control_priv.h"
+
+static unsigned take_client(struct control *c, struct client_state *cs);
+static void fill_slot(struct control *c, const struct op *op, const struct xfer *x, struct ry_slot *slot);
+static void finish_detach(struct control *c, struct client_state *cs);
+
+unsigned rings_take(struct control *c)
+{
+	unsigned n = 0;
+
+	if (c->shutdown)
+		return 0;
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		struct client_state *cs = &c->clients[i];
+
+		if (cs->is_used && !cs->is_broken && !cs->detach)
+			n += take_client(c, cs);
+	}
+	return n;
+}
+
+static unsigned take_client(struct control *c, struct client_state *cs)
+{
+	struct client *cl = cs->client;
+	/* Acquire: partner of the client's release of its tail; the entries are complete. */
+	uint32_t n = __atomic_load_n(&cl->sq_index->tail, __ATOMIC_ACQUIRE) - cs->sq_head;
+	uint32_t unreaped = cs->cq_tail - __atomic_load_n(&cl->cq_index->head, __ATOMIC_RELAXED);
+
+	if (!n)
+		return 0;
+	if (unlikely(n > cl->n_entries || unreaped > cl->n_entries)) {
+		cs->is_broken = true;
+		return 1;
+	}
+	n = RTE_MIN(n, CONTROL_BURST);
+	for (uint32_t i = 0; i < n; i++) {
+		struct ry_sqe sqe;
+
+		/* A completion must always find room: no more operations than the complete ring holds. */
+		if (cs->n_ops + unreaped >= cl->n_entries) {
+			n = i;
+			break;
+		}
+		memcpy(&sqe, &cl->sq[cs->sq_head & (cl->n_entries - 1)], sizeof(sqe));
+		cs->sq_head++;
+		op_start(c, cs, &sqe);
+	}
+	/* Release: the entries were copied before the client may overwrite them. */
+	__atomic_store_n(&cl->sq_index->head, cs->sq_head, __ATOMIC_RELEASE);
+	return n;
+}
+
+void rings_complete(struct control *c, struct op *op, const struct xfer *x, const struct ry_cqe *fill)
+{
+	struct client_state *cs = op->cs;
+	struct client *cl = cs->client;
+	struct ry_cqe cqe = *fill;
+
+	cqe.ticket = op->ticket;
+	cqe.status = op->status;
+	cqe.op = op->kind;
+	cqe.slot = op->slot;
+	cqe.done_ns = c->now_ns;
+	if (!cs->detach) {
+		fill_slot(c, op, x, &cl->slots[op->slot]);
+		memcpy(&cl->cq[cs->cq_tail & (cl->n_entries - 1)], &cqe, sizeof(cqe));
+		cs->cq_tail++;
+		/* Release: partner of the client's acquire of the tail; entry and slot are complete. */
+		__atomic_store_n(&cl->cq_index->tail, cs->cq_tail, __ATOMIC_RELEASE);
+		cs->want_wake = true;
+	}
+	cs->slot_busy[op->slot] = 0;
+	TAILQ_REMOVE(&cs->ops, op, link);
+	cs->n_ops--;
+	op->seq++;
+	op->state = OP_FREE;
+	TAILQ_INSERT_HEAD(&c->free_ops, op, link);
+}
+
+static void fill_slot(struct control *c, const struct op *op, const struct xfer *x, struct ry_slot *slot)
+{
+	memcpy(slot->cause, op->cause, sizeof(slot->cause));
+	slot->n_extents = 0;
+	if (op->desc && op->status == RY_OK) {
+		const struct desc *d = op->desc;
+
+		slot->object = (struct ry_object){
+			.size_bytes = d->size_bytes,
+			.generation = d->generation,
+			.etag = d->etag,
+			.ttl_ns = d->expires_ns > c->now_ns ? d->expires_ns - c->now_ns : 0,
+			.stripe_bytes = d->stripe_bytes,
+			.stripe_count = d->stripe_count,
+			.has_checksums = d->has_checksums,
+		};
+	}
+	if (op->n_extents) {
+		slot->n_extents = op->n_extents;
+		memcpy(slot->extents, op->extents, sizeof(slot->extents));
+	}
+	if (op->kind == RY_OP_READ)
+		commit_stats(c, op, x, &slot->stats);
+}
+
+void rings_wake(struct control *c)
+{
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		struct client_state *cs = &c->clients[i];
+
+		if (!cs->want_wake)
+			continue;
+		cs->want_wake = false;
+		/* Partner: the client's fence between its need_wakeup and its second look. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&cs->client->cq_index->need_wakeup, __ATOMIC_RELAXED))
+			waker_signal(&(struct waker){.event_fd = cs->client->cq_event_fd});
+	}
+}
+
+bool rings_pending(struct control *c)
+{
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		const struct client_state *cs = &c->clients[i];
+
+		if (!cs->is_used || cs->is_broken || cs->detach || c->shutdown)
+			continue;
+		if (__atomic_load_n(&cs->client->sq_index->tail, __ATOMIC_ACQUIRE) != cs->sq_head)
+			return true;
+	}
+	return false;
+}
+
+void rings_want_wakeup(struct control *c, bool want)
+{
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		if (c->clients[i].is_used)
+			__atomic_store_n(&c->clients[i].client->sq_index->need_wakeup, want, __ATOMIC_RELAXED);
+	}
+	/* Partner: the client's fence between its tail and its look at need_wakeup. */
+	if (want)
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+bool rings_attach(struct control *c, struct api_call *call)
+{
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		struct client_state *cs = &c->clients[i];
+
+		if (cs->is_used)
+			continue;
+		cs->is_used = true;
+		cs->is_broken = false;
+		cs->client = call->client;
+		cs->detach = NULL;
+		cs->sq_head = cs->cq_tail = 0;
+		cs->lease_next = 1;
+		memset(cs->slot_busy, 0, RY_RING_ENTRIES_MAX);
+		call->client->state = cs;
+		stat_add(&c->counters->clients, 1);
+		return true;
+	}
+	call->status = RY_ERR_LIMIT;
+	snprintf(call->cause, sizeof(call->cause),
+		"%u clients are attached, the most allowed: raise reader.max_clients", c->config->max_clients);
+	return true;
+}
+
+/* The client is gone: its operations end, its leases with them; the answer waits for the last segment that may write
+ * into its arena. */
+void rings_detach(struct control *c, struct api_call *call)
+{
+	struct client_state *cs = call->client->state;
+	struct op *op, *next;
+
+	cs->detach = call;
+	for (op = TAILQ_FIRST(&cs->ops); op; op = next) {
+		next = TAILQ_NEXT(op, link);
+		op_abort(c, op, RY_ERR_DETACHED);
+	}
+	for (uint32_t i = 1; i < LEASES_PER_CLIENT; i++) {
+		if (cs->leases[i].n_extents)
+			lease_release(c, cs, i | cs->leases[i].salt << 16);
+	}
+}
+
+void rings_reap_detached(struct control *c)
+{
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		struct client_state *cs = &c->clients[i];
+
+		if (cs->is_used && cs->detach && !cs->n_ops && !cs->n_xfers)
+			finish_detach(c, cs);
+	}
+}
+
+static void finish_detach(struct control *c, struct client_state *cs)
+{
+	spsc_push(c->d.to_api, cs->detach);
+	c->want_api_kick = true;
+	cs->client->state = NULL;
+	cs->client = NULL;
+	cs->detach = NULL;
+	cs->want_wake = false;
+	cs->is_used = false;
+	stat_sub(&c->counters->clients, 1);
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Hand-out: a rail with room takes the next piece of some transfer. The rail's budget is charged here and released in
+ * aggregate.c, once per segment. Transfers take turns, a segment each.
+ */
+#include "read/control_priv.h"
+
+static bool feed_rail(struct control *c, uint16_t r);
+static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
+static struct segment *from_orphans(struct control *c, struct xfer *x);
+static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
+static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
+static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
+static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
+static bool has_room(const struct rail_state *rs);
+static void check_stuck(struct control *c);
+
+unsigned hand_out(struct control *c)
+{
+	unsigned n = 0;
+	uint64_t start_ns;
+	struct xfer *first = TAILQ_FIRST(&c->active);
+
+	if (!first)
+		return 0;
+	start_ns = clock_ns();
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		uint16_t r = (uint16_t)((c->first_rail + i) % c->n_rails);
+
+		while (has_room(&c->rails[r]) && n < SEGMENTS_MAX && feed_rail(c, r))
+			n++;
+	}
+	c->first_rail = (uint16_t)((c->first_rail + 1) % c->n_rails);
+	if (n)
+		first->plan_ns += clock_ns() - start_ns; /* one sample a turn, charged to the oldest transfer */
+	check_stuck(c);
+	stat_add(&c->counters->segments_handed, n);
+	return n;
+}
+
+static bool has_room(const struct rail_state *rs)
+{
+	return rs->inflight_bytes < rs->depth_bytes;
+}
+
+static bool feed_rail(struct control *c, uint16_t r)
+{
+	struct xfer *x;
+
+	if (!c->n_segs_free || !c->n_jobs_free)
+		return false;
+	TAILQ_FOREACH (x, &c->active, work) {
+		uint32_t eligible = eligible_rails(c, x->peer_idx);
+		struct segment *s = eligible >> r & 1 ? next_segment(c, x, r, eligible) : NULL;
+
+		if (!s)
+			continue;
+		give(c, x, s, r);
+		if (x->plan.unissued_bytes || x->orphans) {
+			TAILQ_REMOVE(&c->active, x, work);
+			TAILQ_INSERT_TAIL(&c->active, x, work);
+		} else {
+			xfer_deactivate(c, x);
+		}
+		return true;
+	}
+	return false;
+}
+
+static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible)
+{
+	if (unlikely(x->orphans) && c->now_ns >= x->orphans_at_ns && (x->plan.rail_mask >> r & 1))
+		return from_orphans(c, x);
+	return from_plan(c, x, r, eligible);
+}
+
+/* A segment that came back without harm (BUSY), or whose rail was lost and whose window is closed (failover). */
+static struct segment *from_orphans(struct control *c, struct xfer *x)
+{
+	struct segment *s = x->orphans;
+
+	x->orphans = s->owner_next;
+	return s;
+}
+
+static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible)
+{
+	struct plan_piece p;
+	struct segment *s;
+
+	if (!plan_next(&x->plan, r, eligible, &p))
+		return NULL;
+	s = pool_get(c->seg_pool);
+	RTE_ASSERT(s);
+	c->n_segs_free--;
+	memset(s, 0, sizeof(*s));
+	s->kind = x->kind == XFER_PULL ? SEG_PULL : SEG_READ;
+	s->len_bytes = p.len_bytes;
+	s->dst = xfer_stripe_addr(x, p.stripe) + p.off;
+	s->want_hash = x->want_hash;
+	s->handle = x->handle;
+	s->generation = x->generation;
+	s->deadline_ns = x->deadline_ns;
+	s->owner = x;
+	fill_parts(x, s, &p);
+	if (p.is_split)
+		stat_add(&c->counters->stripes_split, 1);
+	if (s->want_hash && !s->parts[0].is_whole)
+		attach_job(c, x, s, r);
+	return s;
+}
+
+static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p)
+{
+	uint32_t left = p->len_bytes;
+
+	s->n_parts = (uint8_t)p->n_stripes;
+	for (uint32_t i = 0; i < p->n_stripes; i++) {
+		uint32_t stripe = p->stripe + i;
+		uint64_t whole = xfer_stripe_len(x, stripe);
+		uint32_t len = p->n_stripes > 1 ? (uint32_t)whole : left;
+
+		s->parts[i] = (struct seg_part){
+			.stripe_idx = stripe,
+			.offset = p->off,
+			.len_bytes = len,
+			.is_whole = len == whole,
+			.checksum = x->want_hash ? xfer_checksum(x, stripe) : 0,
+		};
+		left -= len;
+	}
+}
+
+/* The first segment of a stripe makes its job; the rail that takes it owns the hash. */
+static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r)
+{
+	struct stripe_state *st = xfer_stripe(x, s->parts[0].stripe_idx);
+	struct stripe_job *j = st->job;
+
+	if (!j) {
+		j = pool_get(c->job_pool);
+		RTE_ASSERT(j);
+		c->n_jobs_free--;
+		j->base = xfer_stripe_addr(x, s->parts[0].stripe_idx);
+		j->len_bytes = xfer_stripe_len(x, s->parts[0].stripe_idx);
+		j->checksum = s->parts[0].checksum;
+		j->owner_rail = r;
+		j->hashed_bytes = 0;
+		st->job = j;
+	}
+	s->job = j;
+	return true;
+}
+
+static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r)
+{
+	const struct pair *pair = c->peers[x->peer_idx].by_rail[r].pair;
+	struct rail_state *rs = &c->rails[r];
+	struct xfer_rail *xr = &x->rails[r];
+
+	s->rail_idx = r;
+	s->pair_idx = pair->idx;
+	s->qp = pair->qps[s->parts[0].stripe_idx % pair->n_qps];
+	s->owner_aux = pair->epoch;
+	s->cancel_want = 0;
+	s->is_busy = 0;
+	s->status = RY_OK;
+	s->owner_prev = NULL;
+	s->owner_next = x->segs;
+	if (x->segs)
+		x->segs->owner_prev = s;
+	x->segs = s;
+	x->n_out++;
+	x->n_segments++;
+	if (!x->first_out_ns)
+		x->first_out_ns = c->now_ns;
+	if (!xr->n_out++)
+		xr->busy_since_ns = c->now_ns;
+	if (!rs->inflight_bytes)
+		estimate_restart(c, rs);
+	rs->inflight_bytes += s->len_bytes;
+	rs->want_kick = true;
+	/* Room for every segment there is: depth limits what a rail holds (checked at create). */
+	RTE_VERIFY(rail_hand_out(rs->rail, s));
+}
+
+void hand_out_verify(struct control *c, struct xfer *x, uint32_t stripe, uint16_t rail, struct segment *s)
+{
+	s->kind = SEG_VERIFY;
+	s->rail_idx = rail;
+	s->job = xfer_stripe(x, stripe)->job;
+	s->hash_off = 0;
+	s->hashed_bytes = 0;
+	s->status = RY_OK;
+	s->owner_prev = NULL;
+	s->owner_next = x->segs;
+	if (x->segs)
+		x->segs->owner_prev = s;
+	x->segs = s;
+	x->n_out++;
+	c->rails[rail].want_kick = true;
+	RTE_VERIFY(rail_hand_out(c->rails[rail].rail, s));
+}
+
+void seg_free(struct control *c, struct segment *s)
+{
+	pool_put(c->seg_pool, s);
+	c->n_segs_free++;
+}
+
+void job_put(struct control *c, struct stripe_state *st)
+{
+	pool_put(c->job_pool, st->job);
+	st->job = NULL;
+	c->n_jobs_free++;
+}
+
+/* A transfer with nothing out that no rail may serve would wait for ever. */
+static void check_stuck(struct control *c)
+{
+	struct xfer *x, *next;
+
+	for (x = TAILQ_FIRST(&c->active); x; x = next) {
+		uint32_t eligible = eligible_rails(c, x->peer_idx) & x->plan.rail_mask;
+
+		next = TAILQ_NEXT(x, work);
+		/* Round robin keeps its deal: a rail that was dealt stripes and is gone fails the read. */
+		if (!eligible || (x->plan.rr_rail && eligible != x->plan.rail_mask)) {
+			xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, c->peers[x->peer_idx].cause);
+			next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
+		}
+	}
+}
+
+uint32_t eligible_rails(const struct control *c, uint16_t peer_idx)
+{
+	const struct peer *p = &c->peers[peer_idx];
+	uint32_t mask = p->rail_mask, eligible = 0;
+
+	while (mask) {
+		int r = __builtin_ctz(mask);
+
+		mask &= mask - 1;
+		if (health_is_available(&c->health, p->by_rail[r].pair->idx, c->now_ns))
+			eligible |= 1u << r;
+	}
+	return eligible;
+}
+
+void hand_out_kick(struct control *c)
+{
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		struct rail_state *rs = &c->rails[r];
+
+		if (rs->want_cancel_scan)
+			rail_cancel_scan(rs->rail);
+		else if (rs->want_kick)
+			rail_kick(rs->rail);
+		rs->want_cancel_scan = rs->want_kick = false;
+	}
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metadata requests of our clients' operations, on any pair to the store; and everything that comes from conn. */
+#include "read/control_priv.h"
+
+static bool try_send(struct control *c, struct op *op);
+static uint32_t encode(struct control *c, struct op *op, void *buf);
+static void queue(struct control *c, struct op *op);
+static void take(struct control *c, void *m);
+static void received(struct control *c, struct meta_buf *b);
+static void buf_back(struct control *c, struct meta_buf *b);
+static void unsent(struct control *c, struct meta_buf *b);
+static void answered(struct control *c, struct op *op, const struct wire_meta *h);
+static void list_reply(struct control *c, struct op *op, const struct wire_list_reply *m);
+static bool is_answer(uint16_t type);
+
+void meta_send(struct control *c, struct op *op)
+{
+	if (!try_send(c, op))
+		queue(c, op);
+}
+
+static bool try_send(struct control *c, struct op *op)
+{
+	const struct peer_pair *pp = peer_meta_pair(c, op->peer_idx);
+	struct meta_buf *b;
+
+	if (!pp) {
+		peer_want_dial(c, op->peer_idx);
+		return false;
+	}
+	if (!c->n_meta_free)
+		return false;
+	b = c->meta_free[--c->n_meta_free];
+	b->m.kind = MSG_META_TX;
+	b->pair_idx = pp->pair->idx;
+	b->pair_epoch = pp->epoch;
+	b->op = op;
+	b->len_bytes = encode(c, op, b->data);
+	op->state = OP_WAIT;
+	op->is_sent = true;
+	op->pair_idx = b->pair_idx;
+	op->pair_epoch = b->pair_epoch;
+	spsc_push(c->d.to_conn, b);
+	c->want_conn_kick = true;
+	return true;
+}
+
+static uint32_t encode(struct control *c, struct op *op, void *buf)
+{
+	uint64_t id = op_request_id(c, op);
+	struct wire_put_query *q = buf;
+	uint32_t len;
+
+	switch (op->kind) {
+	case RY_OP_LOOKUP:
+	case RY_OP_READ:
+		return wire_enc_lookup(buf, id, op->key, op->key_bytes, op->desc->n_fetched);
+	case RY_OP_DELETE:
+		return wire_enc_delete(buf, id, op->arg, op->key, op->key_bytes);
+	case RY_OP_LIST:
+		return wire_enc_list(buf, id, op->cursor, (uint32_t)RTE_MIN(op->length, (uint64_t)UINT32_MAX), op->key,
+			op->key_bytes);
+	case RY_OP_PUT_QUERY:
+		len = wire_enc_fixed(buf, WIRE_META_PUT_QUERY, sizeof(*q), id, 0);
+		memcpy(q->put_id, op->put_id, sizeof(q->put_id));
+		return len;
+	default:
+		return put_encode(c, op, buf);
+	}
+}
+
+static void queue(struct control *c, struct op *op)
+{
+	op->state = OP_SEND;
+	op->is_in_wait = true;
+	TAILQ_INSERT_TAIL(&c->send_queue, op, wait);
+}
+
+unsigned meta_pump(struct control *c)
+{
+	struct op *op, *next;
+	unsigned n = 0;
+
+	for (op = TAILQ_FIRST(&c->send_queue); op; op = next) {
+		next = TAILQ_NEXT(op, wait);
+		if (!c->peers[op->peer_idx].n_pairs || !c->n_meta_free)
+			continue;
+		op_unlink_wait(c, op);
+		meta_send(c, op);
+		n++;
+	}
+	return n;
+}
+
+unsigned meta_take(struct control *c)
+{
+	void *msgs[CONTROL_BURST];
+	unsigned n = spsc_pop_burst(c->d.from_conn, msgs, CONTROL_BURST);
+
+	for (unsigned i = 0; i < n; i++)
+		take(c, msgs[i]);
+	return n;
+}
+
+static void take(struct control *c, void *m)
+{
+	switch (((const struct msg *)m)->kind) {
+	case MSG_META_RX:
+		received(c, m);
+		break;
+	case MSG_META_SENT:
+		buf_back(c, m);
+		break;
+	case MSG_META_UNSENT:
+		unsent(c, m);
+		break;
+	case MSG_PAIR_UP:
+		peer_pair_up(c, m);
+		break;
+	case MSG_PAIR_DOWN:
+		peer_pair_down(c, m);
+		break;
+	case MSG_DIAL_FAILED:
+	case MSG_DIAL_DONE:
+		peer_dialled(c, m);
+		break;
+	default:
+		RTE_ASSERT(false);
+	}
+}
+
+static void buf_back(struct control *c, struct meta_buf *b)
+{
+	c->meta_free[c->n_meta_free++] = b;
+}
+
+/* The pair went away before a byte was sent: nothing has happened, so send it again. */
+static void unsent(struct control *c, struct meta_buf *b)
+{
+	struct op *op = op_by_request(c, meta_head(b)->request_id);
+
+	buf_back(c, b);
+	if (op && op->pair_idx == b->pair_idx && op->pair_epoch == b->pair_epoch)
+		meta_send(c, op);
+}
+
+static bool is_answer(uint16_t type)
+{
+	return type == WIRE_META_LOOKUP_REPLY || type == WIRE_META_PUT_DONE || type == WIRE_META_DELETE_REPLY ||
+	       type == WIRE_META_LIST_REPLY || type == WIRE_META_ERROR;
+}
+
+static void received(struct control *c, struct meta_buf *b)
+{
+	const struct wire_meta *h = (const void *)b->data;
+	struct op *op;
+	uint16_t peer_idx;
+
+	if (!is_answer(h->type)) {
+		peer_idx = peer_of_pair(c, b->pair_idx, b->pair_epoch);
+		if (peer_idx == UINT16_MAX)
+			meta_drop(c, b);
+		else
+			meta_serve(c, peer_idx, b);
+		return;
+	}
+	op = op_by_request(c, h->request_id);
+	if (op)
+		answered(c, op, h);
+	meta_drop(c, b);
+}
+
+static void answered(struct control *c, struct op *op, const struct wire_meta *h)
+{
+	static const uint16_t want[] = {
+		[RY_OP_LOOKUP] = WIRE_META_LOOKUP_REPLY,
+		[RY_OP_READ] = WIRE_META_LOOKUP_REPLY,
+		[RY_OP_PUT] = WIRE_META_PUT_DONE,
+		[RY_OP_PUT_QUERY] = WIRE_META_PUT_DONE,
+		[RY_OP_DELETE] = WIRE_META_DELETE_REPLY,
+		[RY_OP_LIST] = WIRE_META_LIST_REPLY,
+	};
+	uint32_t status = h->type == WIRE_META_ERROR && !h->status ? RY_ERR_PROTOCOL : h->status;
+
+	if (h->type != WIRE_META_ERROR && h->type != want[op->kind])
+		status = RY_ERR_PROTOCOL;
+	if (h->type != want[op->kind]) {
+		if (op->kind == RY_OP_PUT)
+			put_finish(c, op, status, NULL);
+		else
+			op_fail(c, op, status, RY_RAIL_NONE, NULL);
+		return;
+	}
+	if (op->kind == RY_OP_LOOKUP || op->kind == RY_OP_READ) {
+		lookup_reply(c, op, (const struct wire_lookup_reply *)h);
+	} else if (op->kind == RY_OP_LIST) {
+		list_reply(c, op, (const struct wire_list_reply *)h);
+	} else if (op->kind == RY_OP_DELETE) {
+		lookup_drop(c, op->hash);
+		op->result_generation = ((const struct wire_delete_reply *)h)->generation;
+		op_fail(c, op, status, RY_RAIL_NONE, NULL);
+	} else {
+		put_reply(c, op, (const struct wire_put_done *)h);
+	}
+}
+
+/* ---- LIST: the stores one after the other; the cursor's top 16 bits name the store ---- */
+
+void list_start(struct control *c, struct op *op)
+{
+	uint16_t store = (uint16_t)(op->offset >> 48);
+
+	if (store >= c->config->n_stores) {
+		op_fail(c, op, RY_ERR_INVALID, RY_RAIL_NONE, "no such list cursor");
+		return;
+	}
+	op->peer_idx = store;
+	op->cursor = op->offset & 0xffffffffffffull;
+	meta_send(c, op);
+}
+
+static void list_reply(struct control *c, struct op *op, const struct wire_list_reply *m)
+{
+	struct ry_cqe cqe = {.rail_idx = RY_RAIL_NONE, .bytes = m->n_entries};
+	struct client_state *cs = op->cs;
+
+	if (m->h.status != RY_OK) {
+		op_fail(c, op, m->h.status, RY_RAIL_NONE, NULL);
+		return;
+	}
+	if (m->cursor)
+		cqe.cursor = (uint64_t)op->peer_idx << 48 | m->cursor;
+	else if (op->peer_idx + 1u < c->config->n_stores)
+		cqe.cursor = (uint64_t)(op->peer_idx + 1u) << 48;
+	op->status = RY_OK;
+	if (m->n_entries) {
+		if (!lease_alloc(cs, m->entries_bytes, RY_STRIPE_ALIGN_BYTES, op->extents, &op->n_extents) ||
+			op->n_extents != 1) {
+			lease_free_extents(cs, op->extents, op->n_extents);
+			op->n_extents = 0;
+			op_fail(c, op, RY_ERR_BUDGET, RY_RAIL_NONE,
+				"the read arena has no room for the list: release leases");
+			return;
+		}
+		memcpy(cs->client->read_arena.base + op->extents[0].offset, m + 1, m->entries_bytes);
+		cqe.lease_id = lease_create(cs, op->extents, 1);
+		if (!cqe.lease_id) {
+			lease_free_extents(cs, op->extents, op->n_extents);
+			op->n_extents = 0;
+			op_fail(c, op, RY_ERR_LIMIT, RY_RAIL_NONE,
+				"the client holds as many leases as it may: release some");
+			return;
+		}
+		stat_add(&c->counters->leases, 1);
+	}
+	op_end(c, op, NULL, &cqe);
+}
+
+void meta_reply(struct control *c, struct meta_buf *b, uint32_t len_bytes)
+{
+	b->m.kind = MSG_META_REPLY;
+	b->len_bytes = len_bytes;
+	spsc_push(c->d.to_conn, b);
+	c->want_conn_kick = true;
+}
+
+void meta_drop(struct control *c, struct meta_buf *b)
+{
+	b->m.kind = MSG_META_DROP;
+	spsc_push(c->d.to_conn, b);
+	c->want_conn_kick = true;
+}
+
+/* Requests that may have reached the store: those that can be repeated go again, a DELETE has an unknown outcome. */
+void meta_pair_lost(struct control *c, uint16_t pair_idx, uint32_t epoch)
+{
+	for (uint32_t i = 0; i < c->n_ops; i++) {
+		struct op *op = &c->ops[i];
+
+		if (op->state != OP_WAIT || op->pair_idx != pair_idx || op->pair_epoch != epoch)
+			continue;
+		if (op->kind == RY_OP_DELETE)
+			op_fail(c, op, RY_ERR_UNKNOWN_OUTCOME, RY_RAIL_NONE,
+				"the connection was lost before the store answered the delete");
+		else
+			meta_send(c, op);
+	}
+}
+
+void meta_dial_failed(struct control *c, uint16_t peer_idx, uint32_t status)
+{
+	const char *cause = c->peers[peer_idx].cause;
+
+	for (uint32_t i = 0; i < c->n_ops; i++) {
+		struct op *op = &c->ops[i];
+
+		if (op->state != OP_SEND || op->peer_idx != peer_idx)
+			continue;
+		if (op->kind == RY_OP_PUT)
+			put_finish(c, op,
+				op->is_sent && (op->flags & RY_F_PUT_COMMIT) ? RY_ERR_UNKNOWN_OUTCOME : status, cause);
+		else
+			op_fail(c, op, status, RY_RAIL_NONE, cause);
+	}
+}

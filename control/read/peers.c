@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Peers and their pairs: configured stores (dialled), and nodes that dialled us (accepted). A pair belongs to the side
+ * that dialled it: READs go out on dialled pairs, PULLs on accepted ones.
+ */
+#include "read/control_priv.h"
+
+static struct peer *peer_for(struct control *c, const struct pair *pair);
+static struct peer *accepted_peer(struct control *c, uint64_t node_id);
+static void restarted(struct control *c, struct peer *p, const struct pair *pair);
+static void fail_transfers(struct control *c, uint16_t peer_idx, uint32_t status, const char *cause);
+static void choose_by_rail(struct peer *p);
+static void ack_down(struct control *c, struct pair_event *ev);
+
+void peers_init(struct control *c)
+{
+	c->n_peers = (uint16_t)(c->config->n_stores + ACCEPTED_PEERS_MAX);
+	for (uint16_t i = 0; i < c->config->n_stores; i++) {
+		const char *name = c->config->stores[i].name;
+		struct peer *p = &c->peers[i];
+
+		p->is_used = p->is_dialled = true;
+		p->store_idx = i;
+		p->name_hash = XXH3_64bits(name, strlen(name));
+		p->dial.m.kind = MSG_DIAL;
+		p->dial.store_idx = i;
+		snprintf(p->cause, sizeof(p->cause), "store %s was never connected", name);
+	}
+}
+
+void peer_pair_up(struct control *c, struct pair_event *ev)
+{
+	const struct pair *pair = ev->pair;
+	struct peer *p = peer_for(c, pair);
+
+	if (!p || p->n_pairs == PEER_PAIRS_MAX)
+		return; /* more peers or pairs than this node serves: it stays unused */
+	if (p->incarnation && p->incarnation != pair->incarnation)
+		restarted(c, p, pair);
+	p->node_id = pair->node_id;
+	p->incarnation = pair->incarnation;
+	p->pairs[p->n_pairs++] = (struct peer_pair){pair, pair->epoch};
+	p->cause[0] = 0;
+	health_connected(&c->health, pair->idx, pair->epoch);
+	choose_by_rail(p);
+}
+
+static struct peer *peer_for(struct control *c, const struct pair *pair)
+{
+	return pair->is_dialler ? &c->peers[pair->store_idx] : accepted_peer(c, pair->node_id);
+}
+
+static struct peer *accepted_peer(struct control *c, uint64_t node_id)
+{
+	struct peer *free_peer = NULL;
+
+	for (uint16_t i = c->config->n_stores; i < c->n_peers; i++) {
+		struct peer *p = &c->peers[i];
+
+		if (p->is_used && p->node_id == node_id)
+			return p;
+		if (!p->is_used && !free_peer)
+			free_peer = p;
+	}
+	if (free_peer) {
+		memset(free_peer, 0, sizeof(*free_peer));
+		free_peer->is_used = true;
+		free_peer->node_id = node_id;
+	}
+	return free_peer;
+}
+
+/* Handles and generations of the old incarnation mean nothing to the new one. */
+static void restarted(struct control *c, struct peer *p, const struct pair *pair)
+{
+	uint16_t idx = (uint16_t)(p - c->peers);
+	char cause[RY_CAUSE_MAX_BYTES];
+
+	snprintf(cause, sizeof(cause), "node %s was restarted", pair->node_name);
+	fail_transfers(c, idx, RY_ERR_PEER_RESTARTED, cause);
+	if (p->is_dialled)
+		lookup_drop_peer(c, idx);
+}
+
+static void fail_transfers(struct control *c, uint16_t peer_idx, uint32_t status, const char *cause)
+{
+	struct xfer *x, *next;
+
+	for (x = TAILQ_FIRST(&c->used_xfers); x; x = next) {
+		next = TAILQ_NEXT(x, link);
+		if (x->peer_idx == peer_idx && !x->is_failed) {
+			xfer_fail(c, x, status, RY_RAIL_NONE, cause);
+			next = TAILQ_FIRST(&c->used_xfers);
+		}
+	}
+}
+
+/* The first pair of each local rail carries its data. */
+static void choose_by_rail(struct peer *p)
+{
+	p->rail_mask = 0;
+	for (uint32_t i = p->n_pairs; i-- > 0;) {
+		uint16_t r = p->pairs[i].pair->rail_idx;
+
+		p->by_rail[r] = p->pairs[i];
+		p->rail_mask |= 1u << r;
+	}
+}
+
+void peer_pair_down(struct control *c, struct pair_event *ev)
+{
+	const struct pair *pair = ev->pair;
+	uint16_t idx = peer_of_pair(c, pair->idx, pair->epoch);
+	struct peer *p;
+
+	health_disconnected(&c->health, pair->idx, ev->reason ? HEALTH_EV_PEER : HEALTH_EV_PATH, c->now_ns);
+	if (idx != UINT16_MAX) {
+		p = &c->peers[idx];
+		for (uint32_t i = 0; i < p->n_pairs; i++) {
+			if (p->pairs[i].epoch == pair->epoch && p->pairs[i].pair == pair) {
+				p->pairs[i] = p->pairs[--p->n_pairs];
+				break;
+			}
+		}
+		choose_by_rail(p);
+		memcpy(p->cause, ev->cause, sizeof(p->cause));
+		meta_pair_lost(c, pair->idx, pair->epoch);
+		if (!p->n_pairs && !p->is_dialled) {
+			fail_transfers(c, idx, RY_ERR_RAIL, ev->cause);
+			p->is_used = false;
+		}
+	}
+	ack_down(c, ev);
+}
+
+static void ack_down(struct control *c, struct pair_event *ev)
+{
+	ev->m.kind = MSG_PAIR_QUIESCED;
+	spsc_push(c->d.to_conn, ev);
+	c->want_conn_kick = true;
+}
+
+uint16_t peer_of_pair(const struct control *c, uint16_t pair_idx, uint32_t epoch)
+{
+	for (uint16_t i = 0; i < c->n_peers; i++) {
+		const struct peer *p = &c->peers[i];
+
+		for (uint32_t k = 0; p->is_used && k < p->n_pairs; k++) {
+			if (p->pairs[k].epoch == epoch && p->pairs[k].pair->idx == pair_idx)
+				return i;
+		}
+	}
+	return UINT16_MAX;
+}
+
+const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx)
+{
+	struct peer *p = &c->peers[peer_idx];
+
+	return p->n_pairs ? &p->pairs[p->next_meta++ % p->n_pairs] : NULL;
+}
+
+void peer_want_dial(struct control *c, uint16_t peer_idx)
+{
+	struct peer *p = &c->peers[peer_idx];
+
+	if (p->is_dialling || !p->is_dialled)
+		return;
+	p->is_dialling = true;
+	p->dial.m.kind = MSG_DIAL;
+	p->dial.store_idx = p->store_idx;
+	spsc_push(c->d.to_conn, &p->dial);
+	c->want_conn_kick = true;
+}
+
+void peer_dialled(struct control *c, struct dial_event *ev)
+{
+	struct peer *p = &c->peers[ev->store_idx];
+
+	p->is_dialling = false;
+	if (ev->m.kind == MSG_DIAL_DONE || p->n_pairs)
+		return;
+	memcpy(p->cause, ev->cause, sizeof(p->cause));
+	meta_dial_failed(c, ev->store_idx, ev->status ? ev->status : RY_ERR_NO_RAIL);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Puts that peers make into our store: parts are pulled in order of arrival, several at a time; the object is published
+ * when a part said COMMIT and all of them are verified. An outcome is remembered, so that a repeated PUT and a
+ * PUT_QUERY get the same answer.
+ */
+#include "read/control_priv.h"
+
+static struct putin *find(struct control *c, const uint64_t put_id[2]);
+static struct putin *slot_for(struct control *c);
+static struct putin *begin(struct control *c, const struct wire_put *m, uint32_t *status);
+static void add_part(struct control *c, struct putin *p, uint16_t peer_idx, struct meta_buf *b);
+static bool repeat_part(struct control *c, struct putin *p, struct meta_buf *b);
+static uint32_t start_pull(
+	struct control *c, struct putin *p, struct put_part *part, uint16_t peer_idx, const struct wire_put *m);
+static struct put_part *free_part(struct putin *p);
+static void try_commit(struct control *c, struct putin *p);
+static void fail(struct control *c, struct putin *p, uint32_t status, const char *cause);
+static void try_abort(struct control *c, struct putin *p);
+static void close_putin(struct control *c, struct putin *p);
+static void reply(struct control *c, struct meta_buf *b, const struct putin *p);
+static void reply_status(struct control *c, struct meta_buf *b, uint32_t status, const char *cause);
+
+static bool is_abort(const struct wire_put *m)
+{
+	return !m->part_bytes && !(m->h.flags & (RY_F_PUT_BEGIN | RY_F_PUT_COMMIT));
+}
+
+void put_serve(struct control *c, uint16_t peer_idx, struct meta_buf *b)
+{
+	const struct wire_put *m = (const void *)b->data;
+	struct putin *p = find(c, m->put_id);
+	uint32_t status = RY_OK;
+
+	if (!p && is_abort(m)) {
+		reply_status(c, b, RY_OK, "");
+		return;
+	}
+	if (!p && !(m->h.flags & RY_F_PUT_BEGIN)) {
+		reply_status(c, b, RY_ERR_NOT_FOUND, "no such put is open: it expired, or the store was restarted");
+		return;
+	}
+	if (!p)
+		p = begin(c, m, &status);
+	if (!p) {
+		reply_status(c, b, status, ry_status_text((enum ry_status)status));
+		return;
+	}
+	p->touched_ns = c->now_ns;
+	if (p->state == PUTIN_DONE || p->status) {
+		reply(c, b, p);
+	} else if (is_abort(m)) {
+		fail(c, p, RY_ERR_CANCELLED, "the writer gave up");
+		reply_status(c, b, RY_OK, "");
+	} else {
+		add_part(c, p, peer_idx, b);
+	}
+}
+
+static struct putin *find(struct control *c, const uint64_t put_id[2])
+{
+	for (uint32_t i = 0; i < PUTINS_MAX; i++) {
+		struct putin *p = &c->putins[i];
+
+		if (p->state != PUTIN_FREE && p->put_id[0] == put_id[0] && p->put_id[1] == put_id[1])
+			return p;
+	}
+	return NULL;
+}
+
+/* A free record, else the one whose outcome is oldest. */
+static struct putin *slot_for(struct control *c)
+{
+	struct putin *oldest = NULL;
+
+	for (uint32_t i = 0; i < PUTINS_MAX; i++) {
+		struct putin *p = &c->putins[i];
+
+		if (p->state == PUTIN_FREE)
+			return p;
+		if (p->state == PUTIN_DONE && (!oldest || p->touched_ns < oldest->touched_ns))
+			oldest = p;
+	}
+	return oldest;
+}
+
+static struct putin *begin(struct control *c, const struct wire_put *m, uint32_t *status)
+{
+	struct putin *p = slot_for(c);
+	struct object *o;
+
+	if (!p) {
+		*status = RY_ERR_LIMIT;
+		return NULL;
+	}
+	*status = store_put_begin(c->d.store, wire_put_key(m), m->key_bytes, m->stripe_bytes,
+		m->h.flags & RY_F_IF_ABSENT, m->ttl_ns, c->now_ns, &o);
+	if (*status)
+		return NULL;
+	memset(p, 0, sizeof(*p));
+	p->state = PUTIN_OPEN;
+	p->put_id[0] = m->put_id[0];
+	p->put_id[1] = m->put_id[1];
+	p->object = o;
+	c->n_putins++;
+	return p;
+}
+
+static void add_part(struct control *c, struct putin *p, uint16_t peer_idx, struct meta_buf *b)
+{
+	const struct wire_put *m = (const void *)b->data;
+	struct put_part *part;
+	uint32_t status;
+
+	if (m->h.flags & RY_F_PUT_COMMIT) {
+		p->want_commit = true;
+		p->size_bytes = m->size_bytes;
+	}
+	if (repeat_part(c, p, b))
+		return;
+	part = free_part(p);
+	if (!part) {
+		reply_status(c, b, RY_ERR_LIMIT, "too many parts of one put are in flight");
+		return;
+	}
+	status = start_pull(c, p, part, peer_idx, m);
+	if (status) {
+		fail(c, p, status, NULL);
+		reply(c, b, p);
+		return;
+	}
+	part->reply = b;
+}
+
+/* Nothing to pull: an empty part, or one that came before (its answer was lost). true = dealt with. */
+static bool repeat_part(struct control *c, struct putin *p, struct meta_buf *b)
+{
+	const struct wire_put *m = (const void *)b->data;
+	uint64_t off = (uint64_t)m->first_stripe * m->stripe_bytes;
+
+	for (uint32_t i = 0; i < PUTIN_PARTS_MAX; i++) {
+		struct put_part *part = &p->parts[i];
+
+		if (part->xfer && m->part_bytes && part->first_stripe == m->first_stripe) {
+			if (part->reply)
+				meta_drop(c, part->reply);
+			part->reply = b; /* still being pulled: the newest asker gets the answer */
+			return true;
+		}
+	}
+	if (m->part_bytes && off >= p->object->reserved_bytes)
+		return false;
+	if (m->h.flags & RY_F_PUT_COMMIT) {
+		if (p->commit_reply)
+			meta_drop(c, p->commit_reply);
+		p->commit_reply = b;
+		try_commit(c, p);
+	} else {
+		reply(c, b, p);
+	}
+	return true;
+}
+
+static struct put_part *free_part(struct putin *p)
+{
+	for (uint32_t i = 0; i < PUTIN_PARTS_MAX; i++) {
+		if (!p->parts[i].xfer)
+			return &p->parts[i];
+	}
+	return NULL;
+}
+
+static uint32_t start_pull(
+	struct control *c, struct putin *p, struct put_part *part, uint16_t peer_idx, const struct wire_put *m)
+{
+	uint64_t off = (uint64_t)m->first_stripe * m->stripe_bytes;
+	uint32_t eligible = eligible_rails(c, peer_idx), status;
+	struct object *o = p->object;
+	struct xfer *x;
+
+	if (off != o->reserved_bytes || m->stripe_bytes != o->stripe_bytes)
+		return RY_ERR_PROTOCOL;
+	if (!eligible)
+		return RY_ERR_NO_RAIL;
+	x = xfer_alloc(c);
+	if (!x)
+		return RY_ERR_LIMIT;
+	x->kind = XFER_PULL;
+	x->object = o;
+	status = store_put_reserve(c->d.store, o, m->part_bytes, wire_put_checksums(m), c->now_ns);
+	if (!status &&
+		!xfer_prepare(c, x, off + m->part_bytes, m->stripe_bytes, m->first_stripe, m->n_checksums, eligible))
+		status = RY_ERR_LIMIT;
+	if (status) {
+		xfer_free(c, x);
+		return status;
+	}
+	x->peer_idx = peer_idx;
+	x->handle = m->source_handle;
+	x->generation = m->source_generation;
+	x->deadline_ns = c->now_ns + c->config->read_deadline_ns;
+	x->want_hash = true;
+	x->is_failover = true; /* windows are closed before a segment goes out again */
+	x->total_bytes = m->part_bytes;
+	x->owner = part;
+	x->part = part;
+	part->putin = p;
+	part->xfer = x;
+	part->bytes = m->part_bytes;
+	part->first_stripe = m->first_stripe;
+	p->n_parts++;
+	xfer_activate(c, x);
+	return RY_OK;
+}
+
+void put_serve_landed(struct control *c, struct xfer *x)
+{
+	struct put_part *part = x->part;
+	struct putin *p = part->putin;
+	const struct wire_put *m = (const void *)part->reply->data;
+
+	x->owner = NULL;
+	xfer_free(c, x);
+	part->xfer = NULL;
+	p->n_parts--;
+	p->bytes_done += part->bytes;
+	p->touched_ns = c->now_ns;
+	if (m->h.flags & RY_F_PUT_COMMIT) {
+		if (p->commit_reply)
+			meta_drop(c, p->commit_reply);
+		p->commit_reply = part->reply;
+	} else {
+		reply(c, part->reply, p);
+	}
+	part->reply = NULL;
+	try_commit(c, p);
+}
+
+static void try_commit(struct control *c, struct putin *p)
+{
+	uint32_t status;
+
+	if (!p->want_commit || p->n_parts || p->status || !p->commit_reply)
+		return;
+	status = store_put_commit(c->d.store, p->object, p->size_bytes, c->now_ns);
+	if (status == RY_OK) {
+		p->generation = p->object->generation;
+		stat_add(&c->counters->store_puts, 1);
+	} else {
+		p->status = status; /* the store aborted the object */
+		snprintf(p->cause, sizeof(p->cause), "%s", ry_status_text((enum ry_status)status));
+	}
+	p->object = NULL;
+	close_putin(c, p);
+}
+
+/* The outcome is settled: remember it, tell who waits for it. */
+static void close_putin(struct control *c, struct putin *p)
+{
+	p->state = PUTIN_DONE;
+	p->touched_ns = c->now_ns;
+	c->n_putins--;
+	if (p->commit_reply)
+		reply(c, p->commit_reply, p);
+	p->commit_reply = NULL;
+}
+
+/* The whole put fails: all its pulls end; the object goes when the last segment came back. */
+static void fail(struct control *c, struct putin *p, uint32_t status, const char *cause)
+{
+	if (p->status)
+		return;
+	p->status = status;
+	snprintf(p->cause, sizeof(p->cause), "%s", cause ? cause : ry_status_text((enum ry_status)status));
+	for (uint32_t i = 0; i < PUTIN_PARTS_MAX; i++) {
+		struct put_part *part = &p->parts[i];
+
+		if (part->reply)
+			reply(c, part->reply, p);
+		part->reply = NULL;
+		if (part->xfer)
+			xfer_fail(c, part->xfer, status, RY_RAIL_NONE, cause);
+	}
+	try_abort(c, p);
+}
+
+void put_serve_failed(struct control *c, struct xfer *x, uint32_t status, const char *cause)
+{
+	fail(c, x->part->putin, status, cause);
+}
+
+void put_serve_settled(struct control *c, struct xfer *x)
+{
+	struct putin *p = x->part->putin;
+
+	x->part->xfer = NULL;
+	p->n_parts--;
+	try_abort(c, p);
+}
+
+static void try_abort(struct control *c, struct putin *p)
+{
+	if (p->n_parts || !p->object)
+		return;
+	store_put_abort(c->d.store, p->object);
+	p->object = NULL;
+	close_putin(c, p);
+}
+
+void put_serve_housekeep(struct control *c)
+{
+	for (uint32_t i = 0; c->n_putins && i < PUTINS_MAX; i++) {
+		struct putin *p = &c->putins[i];
+
+		if (p->state == PUTIN_OPEN && !p->n_parts && !p->status &&
+			c->now_ns - p->touched_ns > c->config->read_deadline_ns)
+			fail(c, p, RY_ERR_TIMEOUT, "the writer sent nothing more");
+		for (uint32_t k = 0; k < PUTIN_PARTS_MAX && p->state == PUTIN_OPEN; k++) {
+			struct xfer *x = p->parts[k].xfer;
+
+			if (x && !x->is_failed && c->now_ns >= x->deadline_ns)
+				xfer_fail(c, x, RY_ERR_TIMEOUT, RY_RAIL_NONE,
+					"the part was not pulled within its deadline");
+		}
+	}
+}
+
+void put_serve_query(struct control *c, struct meta_buf *b)
+{
+	const struct wire_put_query *m = (const void *)b->data;
+	struct putin *p = find(c, m->put_id);
+
+	if (p)
+		reply(c, b, p);
+	else
+		reply_status(
+			c, b, RY_ERR_NOT_FOUND, "no such put is known: it never came, or its outcome was forgotten");
+}
+
+static void reply(struct control *c, struct meta_buf *b, const struct putin *p)
+{
+	struct wire_put_done *r = (void *)b->data;
+	uint64_t id = r->h.request_id;
+	uint32_t len = wire_enc_fixed(r, WIRE_META_PUT_DONE, sizeof(*r), id, p->status);
+
+	r->put_id[0] = p->put_id[0];
+	r->put_id[1] = p->put_id[1];
+	r->generation = p->generation;
+	r->bytes_so_far = p->bytes_done;
+	r->is_committed = p->generation != 0;
+	memcpy(r->cause, p->cause, sizeof(r->cause));
+	meta_reply(c, b, len);
+}
+
+static void reply_status(struct control *c, struct meta_buf *b, uint32_t status, const char *cause)
+{
+	struct wire_put_done *r = (void *)b->data;
+	uint64_t id = r->h.request_id;
+	uint32_t len = wire_enc_fixed(r, WIRE_META_PUT_DONE, sizeof(*r), id, status);
+
+	snprintf(r->cause, sizeof(r->cause), "%s", cause);
+	meta_reply(c, b, len);
+}
