@@ -263,7 +263,8 @@ Test(tcp_tx, a_peer_that_left_is_reported_once_and_drops_what_is_queued)
 	rig_close(&g);
 }
 
-/* A QP that conn took back: what was posted on it must not be reported, least of all for a new QP in its place. */
+/* A QP that conn took back: what was posted on it must not be reported, least of all for a new QP in its place. Some
+ * rounds, because malloc gives the new one the old one's memory only after the first. */
 Test(tcp_tx, nothing_of_a_forgotten_qp_is_reported)
 {
 	uint8_t payload[8], got[64];
@@ -271,21 +272,23 @@ Test(tcp_tx, nothing_of_a_forgotten_qp_is_reported)
 	struct rig g;
 
 	rig_open(&g, 2, 0);
-	struct wr wr[3] = {write_wr(&g, 0, payload, 8, 0), {.op = WR_INV, .qp = g.qp[0], .ctx = payload},
-		{.op = WR_INV, .qp = g.qp[1], .ctx = got}};
+	for (int round = 0; round < 4; round++) {
+		struct wr wr[3] = {write_wr(&g, 0, payload, 8, 0), {.op = WR_INV, .qp = g.qp[0], .ctx = payload},
+			{.op = WR_INV, .qp = g.qp[1], .ctx = got}};
 
-	cr_assert_eq(post(&g, wr, 3), 3);
-	rig_forget(&g, 0);
-	close(g.peer[0]);
-	rig_connect(&g, 0);
-	cr_assert_eq(rig_poll(&g, wc), 1);
-	cr_assert_eq(wc[0].op, WC_INV);
-	cr_assert_eq(wc[0].ctx, got);
-	wr[0].qp = g.qp[0];
-	cr_assert_eq(post(&g, wr, 1), 1);
-	read_all(&g, 0, got, 32);
-	cr_assert_eq(rig_poll(&g, wc), 1);
-	cr_assert_eq(wc[0].qp, g.qp[0]);
+		cr_assert_eq(post(&g, wr, 3), 3);
+		rig_forget(&g, 0);
+		close(g.peer[0]);
+		rig_connect(&g, 0);
+		cr_assert_eq(rig_poll(&g, wc), 1);
+		cr_assert_eq(wc[0].op, WC_INV);
+		cr_assert_eq(wc[0].ctx, got);
+		wr[0].qp = g.qp[0];
+		cr_assert_eq(post(&g, wr, 1), 1);
+		read_all(&g, 0, got, 32);
+		cr_assert_eq(rig_poll(&g, wc), 1);
+		cr_assert_eq(wc[0].qp, g.qp[0]);
+	}
 	rig_close(&g);
 }
 
