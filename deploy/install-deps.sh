@@ -11,7 +11,7 @@
 # and could not be installed, 2 usage.
 set -euo pipefail
 
-build_packages=(gcc g++ libc6-dev meson ninja-build pkg-config libdpdk-dev libxxhash-dev libjansson-dev libcyaml-dev libnuma-dev libbsd-dev)
+build_packages=(gcc g++ libc6-dev meson ninja-build pkg-config libdpdk-dev libxxhash-dev libjansson-dev libcyaml-dev libyaml-dev libnuma-dev libbsd-dev)
 test_packages=(libcriterion-dev python3 jq iperf3 ucx-utils valgrind clang clang-format gcovr iproute2 procps util-linux)
 
 main() {
@@ -59,7 +59,7 @@ list_missing() {
 	done
 }
 
-# A list of packages that is there may do; one that is too old, or absent, is fetched.
+# The package lists that are there usually do; absent or stale ones are fetched.
 install_packages() {
 	say "installing: $*"
 	export DEBIAN_FRONTEND=noninteractive
