@@ -23,7 +23,9 @@ struct eal_want {
 struct eal_info {
 	bool has_hugepages; /* EAL memory is on hugepages */
 	bool is_shared_cpu; /* more lcores than CPUs, or lcores that float: spinning would starve others */
-	char message[512];  /* on failure: what, where, why, what to do */
+	/* on failure: what, where, why, what to do; on success: empty, or why hugepages were wanted but not used, and
+	 * the fix */
+	char message[512];
 };
 
 /*
@@ -35,7 +37,9 @@ struct eal_info {
  */
 int eal_start(int argc, char **argv, const struct eal_want *want, struct eal_info *info);
 
-/* The map used when none is given: one CPU an lcore where there are enough, else "(0-N)@(cpus)". Returns its length. */
+/* The map used when none is given, lcore ids 0 to n - 1: "0@2,1@3" with a CPU for each where there are enough of those
+ * this process may use, else "(0-N)@(cpus)". Returns its length as snprintf does, or -EINVAL where DPDK knows fewer
+ * lcores. Needs no EAL. */
 int eal_lcore_map(uint16_t n_lcores, char *buf, uint32_t buf_bytes);
 
 /* RLIMIT_MEMLOCK check for transports that register memory: 0, or -ENOMEM with `message` naming need, limit and fix.
