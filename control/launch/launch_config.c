@@ -9,6 +9,9 @@
 
 #include "launch/launch_priv.h"
 
+/* Of one client, in the daemon's configuration. */
+#define INFLIGHT_DEFAULT_BYTES (256ull << 20)
+
 static int reserve_port(uint16_t *port);
 static void write_rail(FILE *f, const struct daemon_process *d, uint16_t rail_idx);
 static void write_stores(FILE *f, const struct launch *l, uint16_t idx);
@@ -101,6 +104,10 @@ static void write_roles(FILE *f, const struct launch_node *node)
 		fprintf(f, "reader:\n  policy: adaptive\n");
 		if (node->read_arena_bytes != 0)
 			fprintf(f, "  read_arena: %" PRIu64 "B\n", node->read_arena_bytes);
+		/* Whoever has the memory may have it in flight. */
+		if (node->read_arena_bytes > INFLIGHT_DEFAULT_BYTES)
+			fprintf(f, "  inflight: %" PRIu64 "B\n  client_inflight: %" PRIu64 "B\n",
+				node->read_arena_bytes, node->read_arena_bytes);
 		if (node->put_arena_bytes != 0)
 			fprintf(f, "  put_arena: %" PRIu64 "B\n", node->put_arena_bytes);
 	}
