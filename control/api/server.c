@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_priv.h"
+#include "daemon/log.h"
 
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -273,12 +274,11 @@ static void take_signals(struct api *api)
 
 	while (read(api->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGHUP) {
-			fprintf(stderr,
-				"railyardd: SIGHUP ignored: no key can be changed while the daemon runs; restart it\n");
+			log_info("signal: SIGHUP ignored: no key can be changed while the daemon runs; restart it");
 			continue;
 		}
-		fprintf(stderr, "railyardd: %s from pid %u: %s\n", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM",
-			info.ssi_pid, api->n_stop_signals ? "leaving at once" : "draining");
+		log_info("signal: %s from pid %u: %s", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM", info.ssi_pid,
+			api->n_stop_signals ? "leaving at once" : "draining");
 		if (api->n_stop_signals++ && api->deps.force)
 			api->deps.force(api->deps.force_arg);
 		api_begin_shutdown(api);
