@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "daemon/node.h"
+
+#include <rte_lcore.h>
+
+#include <sys/random.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Control and conn pass metadata, pair events and dials; both bound how many they have under way, far below this. */
+#define CONN_RING_ENTRIES 8192u
+/* Put parts of local clients that rails may serve, beside the store's own objects. */
+#define PUT_SOURCES (2u * RY_RING_ENTRIES_MAX)
+/* One turn hashes, and posts to peers, no more than this, so that completions are looked at every 20 us or so. */
+#define VERIFY_TURN_BYTES (256u << 10)
+#define SERVE_TURN_BYTES (1u << 20)
+#define DEDICATED_SPIN_NS 50000u
+
+struct text {
+	char *at;
+	uint32_t bytes;
+};
+
+static void identify(struct node *n);
+static void choose_spin(struct node *n, const struct node_conf *conf);
+static int make_rings(struct node *n, struct text *t);
+static int make_sources(struct node *n, struct text *t);
+static int make_rails(struct node *n, struct text *t);
+static int make_store(struct node *n, struct text *t);
+static int make_control(struct node *n, struct text *t);
+static int make_conn(struct node *n, const struct node_conf *conf, struct text *t);
+static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey);
+static void dereg(void *rail, uint32_t lkey);
+static int explain(struct text *t, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+int node_create(const struct node_conf *conf, char *message, uint32_t message_bytes, struct node **out)
+{
+	struct text t = {message, message_bytes};
+	struct node *n;
+	int rc;
+
+	if (posix_memalign((void **)&n, 64, sizeof(*n)))
+		return explain(&t, -ENOMEM, "node: out of memory");
+	memset(n, 0, sizeof(*n));
+	n->config = conf->config;
+	n->has_hugepages = conf->want_hugepages;
+	n->control_waker.event_fd = n->conn_waker.event_fd = n->api_waker.event_fd = n->work_waker.event_fd = -1;
+	identify(n);
+	choose_spin(n, conf);
+	rc = make_rings(n, &t);
+	if (rc == 0)
+		rc = make_sources(n, &t);
+	if (rc == 0)
+		rc = make_rails(n, &t);
+	if (rc == 0 && n->config->is_store)
+		rc = make_store(n, &t);
+	if (rc == 0)
+		rc = make_control(n, &t);
+	if (rc == 0)
+		rc = make_conn(n, conf, &t);
+	if (rc < 0) {
+		node_destroy(n);
+		return rc;
+	}
+	*out = n;
+	return 0;
+}
+
+void node_destroy(struct node *n)
+{
+	if (!n)
+		return;
+	if (n->conn)
+		conn_destroy(n->conn);
+	if (n->control)
+		control_destroy(n->control);
+	if (n->store)
+		store_destroy(n->store);
+	region_unregister(n->slab_region);
+	mapping_unmap(&n->slab);
+	for (uint16_t i = 0; i < n->n_rails; i++)
+		rail_destroy(n->rails[i]);
+	if (n->sources)
+		source_table_destroy(n->sources);
+	spsc_free(n->control_to_conn);
+	spsc_free(n->conn_to_control);
+	spsc_free(n->api_to_control);
+	spsc_free(n->control_to_api);
+	spsc_free(n->api_to_work);
+	spsc_free(n->work_to_api);
+	waker_fini(&n->control_waker);
+	waker_fini(&n->conn_waker);
+	waker_fini(&n->api_waker);
+	waker_fini(&n->work_waker);
+	free(n);
+}
+
+void node_api_deps(struct node *n, struct api_deps *deps)
+{
+	*deps = (struct api_deps){
+		.config = n->config,
+		.node_id = n->node_id,
+		.incarnation = n->incarnation,
+		.has_hugepages = n->has_hugepages,
+		.rails = n->api_rails,
+		.region_rails = n->region_rails,
+		.counters = &n->counters,
+		.conn = n->conn,
+		.pair_info = conn_info,
+		.to_control = n->api_to_control,
+		.from_control = n->control_to_api,
+		.to_work = n->api_to_work,
+		.from_work = n->work_to_api,
+		.waker = &n->api_waker,
+		.control_waker = &n->control_waker,
+		.work_waker = &n->work_waker,
+	};
+}
+
+/* Segments and stripe jobs are some 10 MiB; the store's index and the descriptor cache cost about 160 bytes an entry.
+ */
+uint32_t node_pool_mib(const struct config *c)
+{
+	uint64_t n_entries = 2ull * c->descriptor_cache_entries;
+
+	if (c->is_store)
+		n_entries += store_sources_needed(c->max_objects);
+	return 32u + (uint32_t)(n_entries * 160u >> 20);
+}
+
+static void identify(struct node *n)
+{
+	n->node_id = XXH3_64bits(n->config->node_name, strlen(n->config->node_name));
+	/* The kernel's generator answers 8 bytes at once after boot; without it the clock and our address tell two
+	 * starts apart. */
+	if (getrandom(&n->incarnation, sizeof(n->incarnation), 0) != sizeof(n->incarnation))
+		n->incarnation = clock_ns() ^ (uint64_t)(uintptr_t)n;
+}
+
+static void choose_spin(struct node *n, const struct node_conf *conf)
+{
+	const struct config *c = n->config;
+
+	n->spin_ns = c->idle_spin_ns;
+	if (c->idle == IDLE_SPIN)
+		n->spin_ns = UINT64_MAX;
+	else if (c->idle_spin_ns == UINT64_MAX)
+		n->spin_ns = conf->is_shared_cpu ? 0 : DEDICATED_SPIN_NS;
+}
+
+static int make_rings(struct node *n, struct text *t)
+{
+	n->control_to_conn = spsc_create("control-conn", CONN_RING_ENTRIES);
+	n->conn_to_control = spsc_create("conn-control", CONN_RING_ENTRIES);
+	n->api_to_control = spsc_create("api-control", API_RING_ENTRIES);
+	n->control_to_api = spsc_create("control-api", API_RING_ENTRIES);
+	n->api_to_work = spsc_create("api-work", API_RING_ENTRIES);
+	n->work_to_api = spsc_create("work-api", API_RING_ENTRIES);
+	if (!n->control_to_conn || !n->conn_to_control || !n->api_to_control || !n->control_to_api || !n->api_to_work ||
+		!n->work_to_api)
+		return explain(t, -ENOMEM, "node: no memory for rings");
+	if (waker_init(&n->control_waker) < 0 || waker_init(&n->conn_waker) < 0 || waker_init(&n->api_waker) < 0 ||
+		waker_init(&n->work_waker) < 0)
+		return explain(t, -EMFILE, "node: no eventfd; raise the limit of open files");
+	n->work = (struct work){n->api_to_work, n->work_to_api, &n->work_waker, &n->api_waker};
+	return 0;
+}
+
+static int make_sources(struct node *n, struct text *t)
+{
+	const struct config *c = n->config;
+	uint32_t n_sources = PUT_SOURCES + c->max_reads;
+	int rc;
+
+	if (c->is_store)
+		n_sources += store_sources_needed(c->max_objects);
+	rc = source_table_create(n_sources, c->n_rails, &n->sources);
+	return rc < 0 ? explain(t, rc, "node: no memory for a table of %u sources", n_sources) : 0;
+}
+
+static int make_rails(struct node *n, struct text *t)
+{
+	const struct config *c = n->config;
+	struct rail_deps deps = {
+		.control_waker = &n->control_waker,
+		.conn_waker = &n->conn_waker,
+		.sources = n->sources,
+		.snapshot = &n->snapshot,
+		.socket_id = (int)rte_socket_id(),
+	};
+	int rc;
+
+	n->snapshot = (struct rail_snapshot){
+		.generation = 1,
+		.serve_max_requests = c->store_max_requests_per_qp,
+		.serve_max_bytes = c->store_max_inflight_bytes / c->n_rails,
+		.fence_timeout_ns = c->fence_timeout_ns,
+		.spin_ns = n->spin_ns,
+		.verify_turn_bytes = VERIFY_TURN_BYTES,
+		.serve_turn_bytes = SERVE_TURN_BYTES,
+	};
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		rc = rail_create(&c->rails[i], i, &deps, &n->rails[i]);
+		if (rc < 0)
+			return explain(t, rc,
+				"rail %s: transport %s cannot be opened on '%s': %s; check address and netdev",
+				c->rails[i].name, c->rails[i].transport, c->rails[i].address, strerror(-rc));
+		n->n_rails++;
+		n->region_rails[i] = (struct region_rail){n->rails[i], reg, dereg};
+		n->api_rails[i] = (struct api_rail){rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows};
+	}
+	return 0;
+}
+
+/* The slab is registered on every rail before anything can name it. */
+static int make_store(struct node *n, struct text *t)
+{
+	const struct config *c = n->config;
+	struct store_conf conf = {
+		.data_bytes = c->store_bytes,
+		.max_objects = c->max_objects,
+		.is_pinned = c->tier == TIER_PINNED,
+		.sources = n->sources,
+		.counters = &n->counters,
+	};
+	int rc;
+
+	rc = slab_map(c->store_bytes, n->has_hugepages, &n->slab);
+	if (rc < 0)
+		return explain(t, rc, "store: no memory for store.memory of %" PRIu64 " bytes: %s; make it smaller",
+			c->store_bytes, strerror(-rc));
+	rc = region_register(n->region_rails, n->n_rails, n->slab.base, n->slab.bytes, MEM_HOST, &n->slab_region);
+	if (rc < 0)
+		return explain(t, rc, "store: its memory cannot be registered on every rail: %s; raise RLIMIT_MEMLOCK",
+			strerror(-rc));
+	conf.slab = n->slab;
+	rc = store_create(&conf, &n->store);
+	return rc < 0 ? explain(t, rc, "store: no memory for an index of %u objects: %s; lower store.max_objects",
+				c->max_objects, strerror(-rc))
+		      : 0;
+}
+
+static int make_control(struct node *n, struct text *t)
+{
+	struct control_deps deps = {
+		.config = n->config,
+		.node_id = n->node_id,
+		.incarnation = n->incarnation,
+		.rails = n->rails,
+		.sources = n->sources,
+		.store = n->store,
+		.to_conn = n->control_to_conn,
+		.from_conn = n->conn_to_control,
+		.to_api = n->control_to_api,
+		.from_api = n->api_to_control,
+		.waker = &n->control_waker,
+		.conn_waker = &n->conn_waker,
+		.api_waker = &n->api_waker,
+		.counters = &n->counters,
+		.spin_ns = n->spin_ns,
+		.socket_id = (int)rte_socket_id(),
+	};
+	int rc = control_create(&deps, &n->control);
+
+	return rc < 0 ? explain(t, rc,
+				"control: no memory for its tables: %s; lower max_reads or descriptor_cache, or give "
+				"EAL more (-m)",
+				strerror(-rc))
+		      : 0;
+}
+
+static int make_conn(struct node *n, const struct node_conf *conf, struct text *t)
+{
+	struct conn_deps deps = {
+		.config = n->config,
+		.node_id = n->node_id,
+		.incarnation = n->incarnation,
+		.rails = n->rails,
+		.to_control = n->conn_to_control,
+		.from_control = n->control_to_conn,
+		.control_waker = &n->control_waker,
+		.waker = &n->conn_waker,
+		.want_virtual_time = conf->want_virtual_time,
+	};
+	int rc;
+
+	snprintf(t->at, t->bytes, "conn: cannot be set up");
+	rc = conn_create(&deps, t->at, t->bytes, &n->conn);
+	return rc;
+}
+
+static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+{
+	/* No transport of this version reaches device memory. */
+	if (kind != MEM_HOST)
+		return -ENOTSUP;
+	return rail_ops(rail)->mem_reg(rail, base, bytes, lkey);
+}
+
+static void dereg(void *rail, uint32_t lkey)
+{
+	rail_ops(rail)->mem_dereg(rail, lkey);
+}
+
+static int explain(struct text *t, int rc, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(t->at, t->bytes, fmt, args);
+	va_end(args);
+	return rc;
+}
