@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* railyardd: arguments, configuration, EAL, then daemon_run. */
+#include "daemon/config.h"
+#include "daemon/config_rows.h"
+#include "daemon/log.h"
+#include "daemon/node.h"
+#include "daemon/options.h"
+#include "daemon/run.h"
+#include "eal/eal.h"
+#include "mem/mem.h"
+
+#include <rte_eal.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum daemon_exit show(const struct options *o);
+static enum daemon_exit load(const char *path, struct config *config);
+static enum daemon_exit start(const struct options *o, char **argv, const struct config *config);
+static void block_signals(void);
+
+int main(int argc, char **argv)
+{
+	enum daemon_exit rc;
+	struct config *config;
+	struct options o;
+
+	if (options_parse(argc, argv, &o) < 0)
+		return EXIT_USAGE;
+	if (o.want_help || o.want_version || o.want_config_doc)
+		return show(&o);
+	config = calloc(1, sizeof(*config));
+	if (!config)
+		return EXIT_FAILED;
+	rc = load(o.config_path, config);
+	if (rc == EXIT_OK && o.want_check)
+		printf("%s: good: node %s, %u rails, %u stores\n", o.config_path, config->node_name, config->n_rails,
+			config->n_stores);
+	else if (rc == EXIT_OK)
+		rc = start(&o, argv, config);
+	free(config);
+	return rc;
+}
+
+static enum daemon_exit show(const struct options *o)
+{
+	if (o->want_help) {
+		options_help(stdout);
+	} else if (o->want_version) {
+		printf("railyardd %s\ntransports:", RY_VERSION);
+		for (const char *const *name = transport_names(); *name; name++)
+			printf(" %s", *name);
+		printf("\n");
+	} else {
+		config_print_doc(stdout);
+	}
+	return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_OK : EXIT_FAILED;
+}
+
+static enum daemon_exit load(const char *path, struct config *config)
+{
+	struct config_error err;
+
+	if (config_load(path, config, &err) == 0)
+		return EXIT_OK;
+	fprintf(stderr, "railyardd: %s\n", err.text);
+	return EXIT_CONFIG;
+}
+
+static enum daemon_exit start(const struct options *o, char **argv, const struct config *config)
+{
+	struct eal_want want = {
+		.n_rails = config->n_rails,
+		.pool_mib = node_pool_mib(config),
+		.want_hugepages = config->want_hugepages,
+		.want_quiet = true,
+	};
+	struct eal_info info = {.message = ""};
+	enum daemon_exit rc;
+	cpu_set_t cpus;
+
+	/* Before EAL: its threads inherit the mask, and it narrows the affinity of this one. */
+	block_signals();
+	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || guard_install() < 0) {
+		log_error("start: CPU affinity or the SIGBUS guard is not to be had");
+		return EXIT_ENVIRONMENT;
+	}
+	/* EAL's argv ends where "--" stood. */
+	argv[o->eal_argc] = NULL;
+	if (eal_start(o->eal_argc, argv, &want, &info) < 0) {
+		log_error("%s", info.message);
+		return EXIT_ENVIRONMENT;
+	}
+	/* Why hugepages were wanted and not used, and the fix. */
+	if (info.message[0])
+		log_warn("%s", info.message);
+	rc = daemon_run(config, &info, &cpus);
+	rte_eal_cleanup();
+	return rc;
+}
+
+/* The api thread takes these from a signalfd; a peer that closes its end must not end us. */
+static void block_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
