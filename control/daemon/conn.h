@@ -2,13 +2,15 @@
 /*
  * The conn thread: bootstrap sockets, HELLO, QP creation and hand-over, BYE, keepalive, reconnect, tear-down.
  *
- * Owns every socket that is not a QP's, every pair record, and every QP before adoption and after release. Never touches a data byte. All sockets
- * are non-blocking; conn_poll never waits, conn_run sleeps in epoll. Diallers connect the configured stores at start and again after
- * a loss, with a jittered delay of at most config.reconnect_ns. For mock rails a store with is_self is connected in memory: its metadata is turned round
- * inside conn, through the same buffers.
+ * Owns every socket that is not a QP's, every pair record, and every QP before adoption and after release. Never
+ * touches a data byte. All sockets are non-blocking; conn_poll never waits, conn_run sleeps in epoll. Diallers connect
+ * the configured stores at start and again after a loss, with a jittered delay of at most config.reconnect_ns. For mock
+ * rails a store with is_self is connected in memory: its metadata is turned round inside conn, through the same
+ * buffers.
  *
- * Order of bring-up: dial -> HELLO both ways (bootstrap) -> data sockets, each with HELLO(DATA, token) -> QPs made and adopted ->
- * READY both ways -> MSG_PAIR_UP on each side. Order of tear-down: MSG_PAIR_DOWN -> MSG_PAIR_QUIESCED -> rail_release -> QP_RELEASED -> pair_close.
+ * Order of bring-up: dial -> HELLO both ways (bootstrap) -> data sockets, each with HELLO(DATA, token) -> QPs made and
+ * adopted -> READY both ways -> MSG_PAIR_UP on each side. Order of tear-down: MSG_PAIR_DOWN -> MSG_PAIR_QUIESCED ->
+ * rail_release -> QP_RELEASED -> pair_close.
  */
 #ifndef RY_CONN_H
 #define RY_CONN_H
@@ -31,12 +33,12 @@ struct conn_deps {
 	const struct config *config;
 	uint64_t node_id;
 	uint64_t incarnation;
-	struct rail **rails;          /* config->n_rails of them */
-	struct rte_ring *to_control;  /* conn produces */
+	struct rail **rails;         /* config->n_rails of them */
+	struct rte_ring *to_control; /* conn produces */
 	struct rte_ring *from_control;
 	struct waker *control_waker;
-	struct waker *waker;          /* conn's own: rings and QP state words kick it */
-	bool want_virtual_time;       /* tests: no sockets, no clock of its own */
+	struct waker *waker;    /* conn's own: rings and QP state words kick it */
+	bool want_virtual_time; /* tests: no sockets, no clock of its own */
 };
 
 /* Opens the listeners (one per rail with a port; port 0 in tests means "none"). 0 or -errno with `message` filled. */
@@ -45,7 +47,8 @@ int conn_create(const struct conn_deps *deps, char *message, uint32_t message_by
 void conn_destroy(struct conn *c);
 /* One turn; returns whether anything was done. Threads: conn's, or a test's. */
 bool conn_poll(struct conn *c, uint64_t now_ns);
-/* Thread body: polls, sleeps in epoll, until *stop is set (and the waker kicked). On stop sends BYE(SHUTDOWN) on every pair. */
+/* Thread body: polls, sleeps in epoll, until *stop is set (and the waker kicked). On stop sends BYE(SHUTDOWN) on every
+ * pair. */
 void conn_run(struct conn *c, const uint32_t *stop);
 /* Earliest timer; UINT64_MAX = none. */
 uint64_t conn_next_timer(const struct conn *c);
