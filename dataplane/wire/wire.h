@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The native wire format: layouts, limits, and the only code that encodes or decodes them (docs/wire.md is the reference).
+ * The native wire format: layouts, limits, and the only code that encodes or decodes them (docs/wire.md is the
+ * reference).
  *
- * Data messages travel on QPs (or TCP data sockets) and fit RY_MSG_BYTES; metadata travels on the bootstrap socket behind a
- * u32 length. Everything is little-endian, fixed layout, reserved = 0. Structs are laid out so that no padding exists;
- * this code base runs on little-endian hosts only (checked below), so a struct is its own encoding once it is validated.
- * Decoders look at bounds before use, never allocate, never log, and run on any thread.
+ * Data messages travel on QPs (or TCP data sockets) and fit RY_MSG_BYTES; metadata travels on the bootstrap socket
+ * behind a u32 length. Everything is little-endian, fixed layout, reserved = 0. Structs are laid out so that no padding
+ * exists; this code base runs on little-endian hosts only (checked below), so a struct is its own encoding once it is
+ * validated. Decoders look at bounds before use, never allocate, never log, and run on any thread.
  */
 #ifndef RY_WIRE_H
 #define RY_WIRE_H
@@ -26,11 +27,11 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-end
 #define WIRE_MAGIC 0x64726179u /* "yard" */
 #define WIRE_MAJOR 1u
 #define WIRE_MINOR 0u
-#define WIRE_MSG_BYTES 1024u           /* every data message fits; the size of a posted receive */
-#define WIRE_META_MAX_BYTES (64u << 10) /* one metadata message with its header; longer lists are paged */
+#define WIRE_MSG_BYTES 1024u              /* every data message fits; the size of a posted receive */
+#define WIRE_META_MAX_BYTES (64u << 10)   /* one metadata message with its header; longer lists are paged */
 #define WIRE_META_LIMIT_BYTES (16u << 20) /* protocol limit of a length prefix; ours accepts WIRE_META_MAX_BYTES */
-#define WIRE_DATA_MAX_BYTES (256u << 10) /* payload of one TCP data frame */
-#define WIRE_PARTS_MAX 8u              /* parts of one READ or PULL that this version sends and accepts */
+#define WIRE_DATA_MAX_BYTES (256u << 10)  /* payload of one TCP data frame */
+#define WIRE_PARTS_MAX 8u                 /* parts of one READ or PULL that this version sends and accepts */
 
 /* ---- TCP framing: every byte on a TCP data socket belongs to a frame. ---- */
 enum wire_frame_type {
@@ -63,7 +64,7 @@ enum wire_msg_type {
 
 struct wire_msg {
 	uint8_t type;
-	uint8_t flags; /* 0 */
+	uint8_t flags;      /* 0 */
 	uint16_t len_bytes; /* of the whole message, this header included */
 	uint32_t reserved;
 	uint64_t request_id; /* chosen by the requester, unique per QP among its unfinished requests */
@@ -83,9 +84,9 @@ struct wire_read {
 	struct wire_msg h;
 	uint64_t handle;     /* names the object (READ) or the put source (PULL) at the server */
 	uint64_t generation; /* must equal the source's */
-	uint32_t ttl_us;     /* counted at the server from receipt; afterwards it never posts a write for this request */
-	uint32_t key;        /* of the one window that covers all parts */
-	uint16_t n_parts;    /* 1..WIRE_PARTS_MAX */
+	uint32_t ttl_us;  /* counted at the server from receipt; afterwards it never posts a write for this request */
+	uint32_t key;     /* of the one window that covers all parts */
+	uint16_t n_parts; /* 1..WIRE_PARTS_MAX */
 	uint16_t reserved[3];
 	/* struct wire_part parts[n_parts] follow */
 };
@@ -113,7 +114,7 @@ struct wire_cancel {
 	struct wire_msg h; /* request_id of the READ or PULL */
 };
 
-/* PING names a probe window; request_id is echoed by PONG. */
+/* PING names a probe window; PONG is a header alone with its request_id. */
 struct wire_ping {
 	struct wire_msg h;
 	uint32_t key;
@@ -132,16 +133,16 @@ struct wire_hello {
 	uint32_t magic;
 	uint16_t major;
 	uint16_t minor;
-	uint16_t kind; /* enum wire_conn_kind */
+	uint16_t kind;      /* enum wire_conn_kind */
 	uint16_t transport; /* enum wire_transport */
-	uint16_t rail_idx; /* of the sender */
-	uint16_t qp_idx;   /* DATA: which of the pair's sockets this is */
+	uint16_t rail_idx;  /* of the sender */
+	uint16_t qp_idx;    /* DATA: which of the pair's sockets this is */
 	uint64_t node_id;
-	uint64_t incarnation; /* new at every start of a node */
-	uint64_t token;       /* BOOTSTRAP answer: names the pair in DATA hellos. DATA: that token */
-	uint32_t features;    /* 0 in this version */
-	uint16_t n_qps;       /* of the pair: minimum of both sides is used */
-	uint16_t read_credits; /* READs the sender of this HELLO accepts per QP */
+	uint64_t incarnation;   /* new at every start of a node */
+	uint64_t token;         /* BOOTSTRAP answer: names the pair in DATA hellos. DATA: that token */
+	uint32_t features;      /* 0 in this version */
+	uint16_t n_qps;         /* of the pair: minimum of both sides is used */
+	uint16_t read_credits;  /* READs the sender of this HELLO accepts per QP */
 	uint32_t max_msg_bytes; /* WIRE_MSG_BYTES */
 	uint16_t max_parts;     /* per READ */
 	uint16_t reserved0;
@@ -179,7 +180,7 @@ enum wire_meta_type {
 
 enum wire_bye_reason {
 	WIRE_BYE_SHUTDOWN = 1,
-	WIRE_BYE_REBUILD = 2,   /* the QP dies on purpose (fence); reconnect at once, count nothing */
+	WIRE_BYE_REBUILD = 2, /* the QP dies on purpose (fence); reconnect at once, count nothing */
 	WIRE_BYE_PROTOCOL = 3,
 	WIRE_BYE_IDLE = 4,
 	WIRE_BYE_DRAIN = 5,
@@ -190,8 +191,8 @@ struct wire_meta {
 	uint32_t len_bytes;
 	uint16_t type;
 	uint16_t reserved;
-	uint32_t status;   /* replies: enum ry_status */
-	uint32_t flags;    /* enum ry_op_flags where the type uses them */
+	uint32_t status; /* replies: enum ry_status */
+	uint32_t flags;  /* enum ry_op_flags where the type uses them */
 	uint64_t request_id;
 };
 static_assert(sizeof(struct wire_meta) == 24, "wire");
@@ -301,18 +302,21 @@ static_assert(sizeof(struct wire_bye) == 32, "wire");
 
 #define WIRE_CHECKSUMS_PER_PAGE 4096u /* of one LOOKUP_REPLY or PUT; keeps both under WIRE_META_MAX_BYTES */
 
-/* ---- Validation: each returns RY_OK or RY_ERR_PROTOCOL (RY_ERR_VERSION for a HELLO's version), never reads past `len`. */
+/* ---- Validation: each returns RY_OK or RY_ERR_PROTOCOL (RY_ERR_VERSION for a HELLO's version), never reads past
+ * `len`. */
 
-/* A received data message of `len` bytes: type known, length exact, reserved zero, parts in bounds and not empty. */
+/* A received data message of `len` bytes: type known, length exact, reserved zero, parts in bounds, not empty,
+ * ascending in the window. */
 int wire_msg_check(const void *msg, uint32_t len);
 
 /* A TCP frame header. */
 int wire_frame_check(const struct wire_frame *frame);
 
-/* A complete metadata message of `len` bytes, prefix included: type known, variable parts exactly fill it. */
+/* A complete metadata message of `len` bytes, prefix included, at an 8-byte aligned address: type known, variable parts
+ * exactly fill it. */
 int wire_meta_check(const void *msg, uint32_t len);
 
-/* A HELLO; major must equal ours, names are NUL-terminated, limits are not zero. */
+/* A HELLO; major must equal ours, names are NUL-terminated, limits are not zero (except in a refusal). */
 int wire_hello_check(const struct wire_hello *hello);
 
 /* ---- Access to the variable parts of a message that passed its check. ---- */
@@ -328,8 +332,8 @@ const uint8_t *wire_delete_key(const struct wire_delete *m);
 const uint8_t *wire_list_prefix(const struct wire_list *m);
 
 /* ---- Encoders: fill the fixed part (header lengths included) and copy the variable part into `buf` of
- * WIRE_META_MAX_BYTES; return the length of the whole message, 0 where it would not fit. The caller fills what the arguments do not
- * name afterwards. `buf` must be 8-byte aligned. ---- */
+ * WIRE_META_MAX_BYTES; return the length of the whole message, 0 where it would not fit. The caller fills what the
+ * arguments do not name afterwards. `buf` must be 8-byte aligned. ---- */
 uint32_t wire_enc_lookup(void *buf, uint64_t request_id, const void *key, uint16_t key_bytes, uint32_t first_stripe);
 uint32_t wire_enc_lookup_reply(void *buf, const struct wire_lookup_reply *fixed, const uint64_t *checksums);
 uint32_t wire_enc_put(void *buf, const struct wire_put *fixed, const void *key, const uint64_t *checksums);
