@@ -2,8 +2,11 @@
 /* The TCP transport sends: the bytes on the wire, partial sends, completions, blocked and lost QPs, going to sleep. */
 #include "../support/tcp_rig.h"
 
+#include "mem/mem.h"
+
 #include <errno.h>
 #include <poll.h>
+#include <sys/mman.h>
 
 #define KIB 1024u
 
@@ -289,6 +292,37 @@ Test(tcp_tx, nothing_of_a_forgotten_qp_is_reported)
 		cr_assert_eq(rig_poll(&g, wc), 1);
 		cr_assert_eq(wc[0].qp, g.qp[0]);
 	}
+	rig_close(&g);
+}
+
+/* A client takes pages away while they are being sent: zeroes go out in their place, and the QP, which carries others'
+ * reads, lives on. */
+Test(tcp_tx, a_source_whose_pages_vanish_does_not_cost_the_qp)
+{
+	static uint8_t want[256 * KIB], got[256 * KIB + 24];
+	struct wc wc[RY_BURST_MAX];
+	struct rig g;
+	int fd = memfd_create("source", MFD_CLOEXEC);
+	uint8_t *src;
+
+	rig_open(&g, 1, 0);
+	cr_assert_eq(ftruncate(fd, sizeof(want)), 0);
+	src = mmap(NULL, sizeof(want), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(src, MAP_FAILED);
+	cr_assert_eq(guard_install(), 0);
+	cr_assert_eq(guard_add(src, sizeof(want)), 0);
+	rig_pattern(src, sizeof(want), 5);
+	memcpy(want, src, 100 * KIB);
+	cr_assert_eq(ftruncate(fd, 100 * KIB), 0);
+	struct wr wr = write_wr(&g, 0, src, sizeof(want), 0);
+
+	cr_assert_eq(post(&g, &wr, 1), 1);
+	rig_wait(&g, wc, 1);
+	cr_assert_eq(wc[0].op, WC_WRITE);
+	read_all(&g, 0, got, sizeof(got));
+	cr_assert(memcmp(got + 24, want, sizeof(want)) == 0);
+	cr_assert_gt(guard_hits(), 0);
+	guard_remove(src);
 	rig_close(&g);
 }
 

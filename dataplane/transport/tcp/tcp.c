@@ -250,6 +250,18 @@ void tcp_qp_down(struct rail *r, struct tcp_qp *q, uint8_t status)
 	set_add(&t->down, q->place);
 }
 
+void tcp_touch(const struct msghdr *mh)
+{
+	for (size_t i = 0; i < mh->msg_iovlen; i++) {
+		const volatile uint8_t *base = mh->msg_iov[i].iov_base;
+		size_t len = mh->msg_iov[i].iov_len;
+
+		for (size_t off = 0; off < len; off += TCP_PAGE_BYTES)
+			(void)base[off];
+		(void)base[len - 1];
+	}
+}
+
 uint8_t tcp_status(int err)
 {
 	switch (err) {

@@ -22,6 +22,8 @@
 #include "transport/tcp/pace.h"
 #include "transport/transport.h"
 
+#include <sys/socket.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -37,6 +39,7 @@ extern "C" {
 #define TCP_LOOK_TURNS 8u                  /* epoll is asked at least every so many polls */
 #define TCP_SOCKET_BYTES (1u << 20)        /* SO_SNDBUF and SO_RCVBUF */
 #define TCP_DEAD_MS 10000u                 /* unacknowledged for this long: the peer is dead (TCP_USER_TIMEOUT) */
+#define TCP_PAGE_BYTES 4096u               /* smallest page */
 #define TCP_TIMER_TAG UINT64_MAX           /* epoll data of the bucket's timer */
 #define TCP_NONE RAIL_QPS_MAX              /* "no member" of a set */
 
@@ -160,6 +163,10 @@ static inline bool tcp_is_stale(const struct rail *r, const struct tcp *t)
 void tcp_sync(struct rail *r);
 /* Decides that a QP is down: closes it both ways, drops what is queued, and lets poll report it. */
 void tcp_qp_down(struct rail *r, struct tcp_qp *q, uint8_t status);
+/* Reads a byte of every page that a send is made of. The kernel answers EFAULT where a client took pages away from
+ * under us; our own read runs into the SIGBUS guard (mem.h), which puts zeroes there, and the send is tried again at
+ * the next turn. */
+void tcp_touch(const struct msghdr *mh);
 /* enum wc_status of a socket's errno. */
 uint8_t tcp_status(int err);
 

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 static bool flush(struct rail *r, struct tcp *t, struct tcp_qp *q);
+static void not_sent(struct rail *r, struct tcp *t, struct tcp_qp *q, const struct msghdr *mh, int err);
 static uint64_t gather(const struct tcp_qp *q, struct msghdr *mh, uint64_t allow);
 static uint64_t add(struct msghdr *mh, const uint8_t *base, uint64_t bytes, uint64_t left);
 static void advance(struct tcp *t, struct tcp_qp *q, uint64_t n);
@@ -49,25 +50,30 @@ static bool flush(struct rail *r, struct tcp *t, struct tcp_qp *q)
 		bytes = gather(q, &mh, RTE_MIN(allow, room));
 		if (bytes)
 			sent = sendmsg(q->fd, &mh, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (unlikely(sent < 0 && errno != EAGAIN)) {
-			tcp_qp_down(r, q, tcp_status(errno));
+		if (sent < 0) {
+			not_sent(r, t, q, &mh, errno);
 			return true;
 		}
-		if (sent > 0) {
-			pace_spend(&t->pace, (uint64_t)sent);
-			stat_add(&r->counters.wire_tx_bytes, (uint64_t)sent);
-		}
-		advance(t, q, sent > 0 ? (uint64_t)sent : 0);
-		if (sent < (ssize_t)bytes) {
-			/* The kernel is full and owes us an edge. */
-			set_del(&t->tx_ready, q->place);
-			return true;
-		}
-		room -= bytes;
+		pace_spend(&t->pace, (uint64_t)sent);
+		stat_add(&r->counters.wire_tx_bytes, (uint64_t)sent);
+		advance(t, q, (uint64_t)sent);
+		room -= (uint64_t)sent;
 	}
 	if (q->tx_sent == q->tx_tail)
 		set_del(&t->tx_ready, q->place);
 	return true;
+}
+
+/* Only EAGAIN promises an edge; a short send may also mean a source page that could not be read, so it is followed by
+ * another. */
+static void not_sent(struct rail *r, struct tcp *t, struct tcp_qp *q, const struct msghdr *mh, int err)
+{
+	if (likely(err == EAGAIN))
+		set_del(&t->tx_ready, q->place);
+	else if (err == EFAULT)
+		tcp_touch(mh);
+	else
+		tcp_qp_down(r, q, tcp_status(err));
 }
 
 /* At most `allow` bytes of the queue, in order; returns how many. */
