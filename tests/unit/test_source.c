@@ -264,7 +264,7 @@ Test(source, addresses_are_bounded_by_stripe_and_size)
 
 Test(source, put_parts_begin_at_their_first_stripe)
 {
-	uint8_t part[16];
+	static uint8_t part[2 * 65536];
 	struct source s = {
 		.size_bytes = 4 * 65536, .stripe_bytes = 65536, .stripe_count = 4, .first_stripe = 2, .base = part};
 
