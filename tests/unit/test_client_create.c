@@ -235,4 +235,6 @@ Test(client_create, work_thread_creates_and_destroys)
 	cr_expect_eq(spsc_pop(w.to_api), &job);
 	cr_expect_null(job.client);
 	cr_expect_eq(fakes[0].n_registered, 0);
+	spsc_free(w.from_api);
+	spsc_free(w.to_api);
 }
