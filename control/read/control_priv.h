@@ -79,7 +79,6 @@ struct peer {
 	uint32_t rail_mask; /* local rails with at least one pair up */
 	struct peer_pair pairs[PEER_PAIRS_MAX];
 	struct peer_pair by_rail[RY_RAILS_MAX]; /* the pair each local rail uses */
-	uint32_t next_meta;                     /* spreads metadata over pairs */
 	bool is_dialling;                       /* MSG_DIAL is out */
 	uint32_t last_status;
 	uint16_t dial_store;

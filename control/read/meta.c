@@ -12,6 +12,7 @@ static void unsent(struct control *c, struct meta_buf *b);
 static void answered(struct control *c, struct op *op, const struct wire_meta *h);
 static void list_reply(struct control *c, struct op *op, const struct wire_list_reply *m);
 static bool is_answer(uint16_t type);
+static void resend(struct control *c, struct op *op);
 
 void meta_send(struct control *c, struct op *op)
 {
@@ -271,20 +272,27 @@ void meta_drop(struct control *c, struct meta_buf *b)
 	c->want_conn_kick = true;
 }
 
-/* Requests that may have reached the store: those that can be repeated go again, a DELETE has an unknown outcome. */
+/* Requests that may have reached the store: those that can be repeated go again, in the order of their submission. */
 void meta_pair_lost(struct control *c, uint16_t pair_idx, uint32_t epoch)
 {
-	for (uint32_t i = 0; i < c->n_ops; i++) {
-		struct op *op = &c->ops[i];
+	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+		struct op *op, *next;
 
-		if (op->state != OP_WAIT || op->pair_idx != pair_idx || op->pair_epoch != epoch)
-			continue;
-		if (op->kind == RY_OP_DELETE)
-			op_fail(c, op, RY_ERR_UNKNOWN_OUTCOME, RY_RAIL_NONE,
-				"the connection was lost before the store answered the delete");
-		else
-			meta_send(c, op);
+		for (op = TAILQ_FIRST(&c->clients[i].ops); op; op = next) {
+			next = TAILQ_NEXT(op, link);
+			if (op->state == OP_WAIT && op->pair_idx == pair_idx && op->pair_epoch == epoch)
+				resend(c, op);
+		}
 	}
+}
+
+static void resend(struct control *c, struct op *op)
+{
+	if (op->kind == RY_OP_DELETE)
+		op_fail(c, op, RY_ERR_UNKNOWN_OUTCOME, RY_RAIL_NONE,
+			"the connection was lost before the store answered the delete");
+	else
+		meta_send(c, op);
 }
 
 void meta_dial_failed(struct control *c, uint16_t peer_idx, uint32_t status)

@@ -157,7 +157,8 @@ const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx)
 {
 	struct peer *p = &c->peers[peer_idx];
 
-	return p->n_pairs ? &p->pairs[p->next_meta++ % p->n_pairs] : NULL;
+	/* Always the same one while it lives: the parts of a put must arrive in order. */
+	return p->n_pairs ? &p->pairs[0] : NULL;
 }
 
 void peer_want_dial(struct control *c, uint16_t peer_idx)
