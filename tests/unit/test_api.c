@@ -484,6 +484,10 @@ Test(api, attach_passes_five_descriptors)
 	cr_expect_eq(read(control_waker.event_fd, &one, sizeof(one)), 8, "the fourth wakes control");
 	cr_expect_eq(write(fds[4], &one, sizeof(one)), 8);
 	cr_expect_eq(control.n_calls[API_ATTACH], 1);
+	n_fds = 0;
+	say(fd, "{\"id\":3,\"method\":\"version\"}\n");
+	cr_expect_not_null(hear_fds(fd, fds, &n_fds));
+	cr_expect_eq(n_fds, 0, "they come once");
 }
 
 Test(api, more_than_configured_is_capped)
