@@ -5,6 +5,7 @@
  */
 #include "read/control_priv.h"
 
+static unsigned feed_round(struct control *c);
 static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static struct segment *from_orphans(struct control *c, struct xfer *x);
@@ -17,24 +18,33 @@ static void check_stuck(struct control *c);
 
 unsigned hand_out(struct control *c)
 {
-	unsigned n = 0;
+	unsigned n = 0, fed;
 	uint64_t start_ns;
 	struct xfer *first = TAILQ_FIRST(&c->active);
 
 	if (!first)
 		return 0;
 	start_ns = clock_ns();
-	for (uint16_t i = 0; i < c->n_rails; i++) {
-		uint16_t r = (uint16_t)((c->first_rail + i) % c->n_rails);
-
-		while (has_room(&c->rails[r]) && n < SEGMENTS_MAX && feed_rail(c, r))
-			n++;
-	}
+	while (n < SEGMENTS_MAX && (fed = feed_round(c)) > 0)
+		n += fed;
 	c->first_rail = (uint16_t)((c->first_rail + 1) % c->n_rails);
 	if (n)
 		first->plan_ns += clock_ns() - start_ns; /* one sample a turn, charged to the oldest transfer */
 	check_stuck(c);
 	stat_add(&c->counters->segments_handed, n);
+	return n;
+}
+
+/* One segment for each rail with room: a small object, too, is spread over the rails instead of filling the first. */
+static unsigned feed_round(struct control *c)
+{
+	unsigned n = 0;
+
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		uint16_t r = (uint16_t)((c->first_rail + i) % c->n_rails);
+
+		n += has_room(&c->rails[r]) && feed_rail(c, r);
+	}
 	return n;
 }
 
