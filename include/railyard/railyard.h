@@ -68,8 +68,8 @@ struct ry_attach_opts {
  */
 enum ry_status ry_attach(const struct ry_attach_opts *opts, struct ry_client **client);
 
-/* Ends the attachment: leases, puts and operations in flight are void, the daemon takes its memory back. NULL is
- * allowed. */
+/* Ends the attachment: leases and operations in flight are void, the daemon takes its memory back. End streamed puts
+ * with ry_put_close before. NULL is allowed. */
 void ry_detach(struct ry_client *client);
 
 /* What was agreed at attach. */
@@ -263,8 +263,9 @@ struct ry_put_opts {
 	uint32_t flags;        /* RY_F_IF_ABSENT */
 };
 
+/* ry_put_close always writes it; ry_put does unless it refused its arguments (then nothing was sent). */
 struct ry_put_result {
-	uint64_t put_id[2];  /* written on failure, too (not with RY_ERR_INVALID): for ry_put_query, or to retry */
+	uint64_t put_id[2];  /* for ry_put_query, or to retry */
 	uint64_t generation; /* 0 = not committed */
 	uint64_t bytes;      /* verified by the store so far */
 };
