@@ -18,7 +18,7 @@
 
 #define RYC_FDS 5u
 #define RYC_PUT_PART_CHECKSUMS 4096u /* stripes of one part: what the wire carries in one message */
-#define RYC_GRACE_NS 250000000ull  /* a daemon that is this late with a deadline is not waited for */
+#define RYC_GRACE_NS 250000000ull    /* a daemon that is this late with a deadline is not waited for */
 #define RYC_ALIGN_BYTES 64u          /* of blocks of the put arena */
 
 enum ryc_op_state {

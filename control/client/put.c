@@ -305,7 +305,7 @@ static enum ry_status part_send(struct ry_put *p, uint32_t flags)
 			.flags = p->flags | flags | (p->has_begun ? 0 : RY_F_PUT_BEGIN),
 			.stripe_bytes = p->stripe_bytes,
 			.n_checksums = part->n_checksums,
-			.size_bytes = is_commit ? part->offset + part->bytes : p->size_bytes,
+			.size_bytes = p->size_bytes,
 			.ttl_ns = p->ttl_ns,
 			.offset = part->offset,
 			.bytes = part->bytes,
