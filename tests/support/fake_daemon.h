@@ -95,6 +95,7 @@ struct fake {
 				asked for */
 	uint32_t n_held_max; /* out: the most that were held */
 	uint32_t replace_after; /* after so many READs the object gets another generation; 0 = never */
+	uint64_t grow_bytes;    /* the object is so large when a READ is served; 0 = it stays as it is */
 	uint32_t fail_at;       /* the READ or PUT of this number (from 1) ends with fail_status */
 	uint32_t fail_status;
 	uint32_t die_at;       /* hangs up when it takes the READ or PUT of this number */

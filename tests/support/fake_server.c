@@ -142,6 +142,10 @@ static void finish_move(struct fake *f, const struct ry_sqe *e)
 		do_put(f, e);
 		return;
 	}
+	if (o && f->grow_bytes) {
+		o->data = realloc(o->data, f->grow_bytes);
+		o->bytes = f->grow_bytes;
+	}
 	do_read(f, e);
 	if (o && f->replace_after && --f->replace_after == 0)
 		o->generation++;

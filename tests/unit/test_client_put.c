@@ -340,3 +340,41 @@ Test(client_put, submitted_puts_share_the_arena_until_it_is_full)
 	}
 	stop();
 }
+
+static struct ry_sqe put_part(uint64_t bytes)
+{
+	struct ry_request r = {.op = RY_OP_PUT,
+		.key = "k",
+		.key_bytes = 1,
+		.flags = RY_F_PUT_BEGIN | RY_F_PUT_COMMIT,
+		.length = bytes,
+		.size_bytes = bytes,
+		.data = data};
+	struct ry_sqe e;
+
+	cr_assert_eq(ry_submit(c, &r, 1), 1, "%s", ry_last_cause(c));
+	cr_assert(fake_take(f, &e));
+	return e;
+}
+
+Test(client_put, parts_in_flight_do_not_overlap_and_gaps_are_used_again)
+{
+	struct ry_completion done;
+	struct ry_sqe b, after, large, small;
+
+	f = fake_start(NULL);
+	cr_assert_eq(fake_attach(f, NULL, cause, &c), RY_OK);
+	data = calloc(1, 200000);
+	cr_assert_eq(put_part(200000).arg, 0);
+	b = put_part(100000);
+	after = put_part(200000);
+	cr_assert_geq(b.arg, 200000);
+	cr_assert_geq(after.arg, b.arg + 100000);
+	fake_answer(f, &b, RY_OK, 0);
+	cr_assert_eq(ry_reap(c, &done, 1), 1);
+	large = put_part(150000);
+	cr_assert_geq(large.arg, after.arg + 200000, "it does not fit the gap");
+	small = put_part(100000);
+	cr_assert_eq(small.arg, b.arg, "the gap fits exactly");
+	stop();
+}

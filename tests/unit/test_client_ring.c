@@ -5,8 +5,10 @@
 #include <criterion/criterion.h>
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -430,6 +432,47 @@ Test(client_ring, wait_says_what_there_is_to_wait_for)
 	cr_assert_eq(ry_wait(c, 0), RY_OK);
 	cr_assert_eq(ry_wait(c, RY_FOREVER), RY_OK, "waiting does not take the completion");
 	cr_assert_eq(ry_reap(c, done, 16), 1);
+	stop();
+}
+
+static void *client_page;
+static struct ry_sqe late;
+
+/* The client's mapping of the ring, not the fake daemon's. */
+static void *find_client_ring(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	void *start, *found = NULL;
+	char line[512];
+
+	while (fgets(line, sizeof(line), maps)) {
+		if (strstr(line, "memfd:ring") && sscanf(line, "%p", &start) == 1 && start != (void *)f->header)
+			found = start;
+	}
+	fclose(maps);
+	return found;
+}
+
+/* The client is about to set need_wakeup: the daemon still sees 0, publishes, and kicks nobody. */
+static void complete_unseen(int signal)
+{
+	fake_answer(f, &late, RY_OK, 0);
+	mprotect(client_page, 4096, PROT_READ | PROT_WRITE);
+}
+
+Test(client_ring, a_completion_between_the_last_look_and_the_announcement_is_seen)
+{
+	start(NULL);
+	submit(lookup_of("k"));
+	late = take();
+	client_page = find_client_ring();
+	cr_assert(client_page);
+	signal(SIGSEGV, complete_unseen);
+	cr_assert_eq(mprotect(client_page, 4096, PROT_READ), 0);
+	cr_assert_eq(ry_wait(c, RY_FOREVER), RY_OK);
+	cr_assert_eq(f->n_kicks, 0);
+	cr_assert_eq(ry_reap(c, done, 1), 1);
+	cr_assert_eq(done[0].ticket, late.ticket);
 	stop();
 }
 
