@@ -86,22 +86,23 @@ enum ry_status ry_read_copy(struct ry_client *c, const void *key, uint16_t key_b
 	return RY_OK;
 }
 
-/* Only where the range might not fit: a look-up is cheaper than a read whose bytes nobody can take. */
+/* Bytes that the buffer cannot take are not moved. Only a range up to an unknown end needs a look-up. */
 static enum ry_status check_room(struct ry_client *c, const void *key, uint16_t key_bytes,
 	const struct ry_read_opts *opts, uint64_t buffer_bytes, uint64_t *bytes)
 {
 	struct ry_object object;
 	enum ry_status status;
-	uint64_t rest;
 
 	if (opts->length <= buffer_bytes)
 		return RY_OK;
+	if (opts->length != RY_TO_END)
+		return too_small(c, opts->length, buffer_bytes, bytes);
 	status = ry_lookup(c, key, key_bytes, opts->deadline_ns, &object);
-	if (status)
-		return status;
-	rest = object.size_bytes > opts->offset ? object.size_bytes - opts->offset : 0;
-	rest = rest < opts->length ? rest : opts->length;
-	return rest > buffer_bytes ? too_small(c, rest, buffer_bytes, bytes) : RY_OK;
+	if (status || opts->offset > object.size_bytes)
+		return status; /* the read says what is wrong with the offset */
+	if (object.size_bytes - opts->offset > buffer_bytes)
+		return too_small(c, object.size_bytes - opts->offset, buffer_bytes, bytes);
+	return RY_OK;
 }
 
 static enum ry_status too_small(struct ry_client *c, uint64_t need, uint64_t have, uint64_t *bytes)

@@ -79,14 +79,15 @@ static enum ry_status start(struct stream *s, uint64_t batch_bytes)
 		return ryc_fail(s->client, RY_ERR_STALE_GENERATION,
 			"stream: generation %llu was asked for, %llu is there", (unsigned long long)s->opts->generation,
 			(unsigned long long)object.generation);
-	if (offset > object.size_bytes)
-		return ryc_fail(s->client, RY_ERR_INVALID, "stream: offset %llu: the object has %llu bytes",
-			(unsigned long long)offset, (unsigned long long)object.size_bytes);
+	s->end = s->opts->length == RY_TO_END ? object.size_bytes : offset + s->opts->length;
+	if (offset > s->end || s->end > object.size_bytes)
+		return ryc_fail(s->client, RY_ERR_INVALID,
+			"stream: the range from %llu ends beyond the object's %llu bytes", (unsigned long long)offset,
+			(unsigned long long)object.size_bytes);
 	if (object.stripe_bytes == 0)
 		return ryc_fail(s->client, RY_ERR_INVALID_DESCRIPTOR, "stream: the object has stripes of 0 bytes");
 	s->generation = object.generation;
 	s->next = s->at = offset;
-	s->end = object.size_bytes - offset < s->opts->length ? object.size_bytes : offset + s->opts->length;
 	choose_batch(s, batch_bytes ? batch_bytes : BATCH_BYTES, object.stripe_bytes);
 	return RY_OK;
 }

@@ -163,7 +163,11 @@ static void do_read(struct fake *f, const struct ry_sqe *e)
 		fake_answer(f, e, RY_ERR_NOT_FOUND, 0);
 		return;
 	}
-	c.bytes = o->bytes - e->offset < e->length ? o->bytes - e->offset : e->length;
+	if (e->offset > o->bytes || (e->length != RY_TO_END && e->length > o->bytes - e->offset)) {
+		fake_answer(f, e, RY_ERR_INVALID, 0);
+		return;
+	}
+	c.bytes = e->length == RY_TO_END ? o->bytes - e->offset : e->length;
 	c.generation = o->generation;
 	c.lease_id = lease(f, slot, c.bytes, &to);
 	if (c.bytes > 0 && c.lease_id == 0) {

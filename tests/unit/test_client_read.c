@@ -158,7 +158,8 @@ Test(client_read, a_small_buffer_is_told_how_large_and_not_touched)
 	check_untouched(buffer, sizeof(buffer));
 	cr_assert_eq(fake_count(f, RY_OP_READ), 0, "bytes were moved that nobody can take");
 	opts.offset = 2500;
-	cr_assert_eq(ry_read_copy(c, "k", 1, &opts, buffer, sizeof(buffer), &bytes, NULL), RY_OK, "only 500 are left");
+	opts.length = RY_TO_END;
+	cr_assert_eq(ry_read_copy(c, "k", 1, &opts, buffer, sizeof(buffer), &bytes, NULL), RY_OK);
 	cr_assert_eq(bytes, 500);
 	stop();
 }
@@ -280,7 +281,11 @@ Test(client_read, a_stream_ends_where_the_range_ends)
 	cr_assert_eq(ry_stream_read(c, "k", 1, &opts, STRIPE, swallow, &sink, NULL), RY_OK);
 	cr_assert_eq(sink.next, 2 * STRIPE + 1);
 	cr_assert_eq(fake_count(f, RY_OP_READ), 3);
-	opts.offset = 600001;
+	opts = (struct ry_read_opts){.offset = 1, .length = 600000};
+	cr_assert_eq(ry_stream_read(c, "k", 1, &opts, STRIPE, swallow, &sink, NULL), RY_ERR_INVALID);
+	opts = (struct ry_read_opts){.offset = 600001, .length = RY_TO_END};
+	cr_assert_eq(ry_stream_read(c, "k", 1, &opts, STRIPE, swallow, &sink, NULL), RY_ERR_INVALID);
+	opts = (struct ry_read_opts){.offset = UINT64_MAX - 1, .length = 3};
 	cr_assert_eq(ry_stream_read(c, "k", 1, &opts, STRIPE, swallow, &sink, NULL), RY_ERR_INVALID);
 	stop();
 }
