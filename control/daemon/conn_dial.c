@@ -418,10 +418,14 @@ static void data_greeted(struct conn *c, struct link *l)
 	const struct wire_hello *h = &l->data.hello;
 	uint16_t qp_idx = l->data_idx;
 
-	if (h->status || wire_hello_check(h) || h->kind != WIRE_CONN_DATA || h->token != l->token ||
-		h->qp_idx != qp_idx) {
-		link_down(c, l, RY_ERR_PROTOCOL, 0, "data socket to %s: refused: %s", l->peer_text,
+	if (h->status) {
+		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: refused: %s", l->peer_text,
 			ry_status_name((enum ry_status)h->status));
+		return;
+	}
+	if (wire_hello_check(h) || h->kind != WIRE_CONN_DATA || h->token != l->token || h->qp_idx != qp_idx) {
+		link_down(c, l, RY_ERR_PROTOCOL, 0, "data socket to %s: malformed, or the answer for another pair",
+			l->peer_text);
 		return;
 	}
 	link_add_qp(c, l, qp_idx, io_take(c, &l->data.io));

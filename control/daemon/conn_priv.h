@@ -250,8 +250,6 @@ bool queue_flush(struct conn *c);
 struct meta_buf *buf_take(struct conn *c, struct link *l);
 /* Takes one of conn's own buffers back. */
 void buf_put(struct conn *c, struct meta_buf *b);
-/* Moves a buffer to the account of another link. */
-void buf_move(struct conn *c, struct meta_buf *b, struct link *to);
 bool buf_is_own(const struct conn *c, const struct meta_buf *b);
 /* Back to where it came from: SENT or UNSENT for control's, the pool for ours. */
 void buf_return(struct conn *c, struct meta_buf *b, bool is_sent);

@@ -42,7 +42,7 @@ struct meta_buf *buf_take(struct conn *c, struct link *l)
 	return b;
 }
 
-static void leave_account(struct conn *c, struct meta_buf *b)
+void buf_put(struct conn *c, struct meta_buf *b)
 {
 	struct buf_owner *o = &c->owners[b - c->bufs];
 
@@ -50,19 +50,7 @@ static void leave_account(struct conn *c, struct meta_buf *b)
 	if (o->link && o->link->pair.epoch == o->epoch)
 		o->link->n_bufs--;
 	o->link = NULL;
-}
-
-void buf_put(struct conn *c, struct meta_buf *b)
-{
-	leave_account(c, b);
 	c->free_bufs[c->n_free_bufs++] = b;
-}
-
-void buf_move(struct conn *c, struct meta_buf *b, struct link *to)
-{
-	leave_account(c, b);
-	c->owners[b - c->bufs] = (struct buf_owner){.link = to, .epoch = to->pair.epoch};
-	to->n_bufs++;
 }
 
 bool buf_is_own(const struct conn *c, const struct meta_buf *b)

@@ -65,15 +65,14 @@ bool self_write(struct conn *c, struct link *l)
 	return did;
 }
 
-/* A reply is in a buffer of ours already and simply changes accounts: replies never wait for a buffer. */
+/* A reply is in a buffer of ours already and goes on in it, on the account of its request: replies never wait for a
+ * buffer. */
 static struct meta_buf *carry(struct conn *c, struct meta_buf *b, struct link *to)
 {
 	struct meta_buf *copy;
 
-	if (buf_is_own(c, b)) {
-		buf_move(c, b, to);
+	if (buf_is_own(c, b))
 		return b;
-	}
 	copy = buf_take(c, to);
 	if (!copy)
 		return NULL;
@@ -90,10 +89,8 @@ static void deliver(struct conn *c, struct link *from, struct meta_buf *b)
 
 	if (wire_meta_check(b->data, b->len_bytes) != RY_OK) {
 		log_error("conn: a message of type %u to this node is malformed", h->type);
-		if (!meta_is_reply(h->type)) {
+		if (!meta_is_reply(h->type))
 			to = from;
-			buf_move(c, b, to);
-		}
 		b->len_bytes = wire_enc_fixed(
 			b->data, WIRE_META_ERROR, sizeof(struct wire_meta), h->request_id, RY_ERR_PROTOCOL);
 	}

@@ -132,8 +132,16 @@ int rail_release(struct rail *rail, struct qp *qp)
 	return fake_command(rail, qp, true);
 }
 
+/* What happens just before conn looks at a QP's state, once. */
+static void (*before_qp_state)(const struct qp *qp);
+
 enum qp_state qp_state(const struct qp *qp)
 {
+	void (*hook)(const struct qp *) = before_qp_state;
+
+	before_qp_state = NULL;
+	if (hook)
+		hook(qp);
 	return (enum qp_state)__atomic_load_n(&qp->state, __ATOMIC_ACQUIRE);
 }
 
@@ -170,8 +178,9 @@ struct node {
 	/* the test as control */
 	bool is_deaf; /* takes nothing from conn */
 	bool is_slow_to_quiesce;
-	bool is_keeping_bufs; /* does not give receive buffers back */
-	struct pair_event *down;
+	bool is_keeping_bufs;        /* does not give receive buffers back */
+	struct pair_event *down;     /* the last one not quiesced yet, and */
+	struct pair_event *down2;    /* the one before */
 	const struct pair *pair;     /* of the last PAIR_UP */
 	const struct pair *accepted; /* of the last PAIR_UP that was not dialled */
 	uint32_t last_epoch;
@@ -286,12 +295,14 @@ static inline void control_send(struct node *n, struct msg *m, enum msg_kind kin
 static inline void control_quiesce(struct node *n)
 {
 	control_send(n, &n->down->m, MSG_PAIR_QUIESCED);
-	n->down = NULL;
+	n->down = n->down2;
+	n->down2 = NULL;
 }
 
 static inline void control_down(struct node *n, struct pair_event *e)
 {
 	n->n_down++;
+	n->down2 = n->down;
 	n->down = e;
 	n->down_reason = e->reason;
 	n->down_status = e->status;

@@ -2,6 +2,9 @@
 /* Peers that are late, foreign, of another version or wrong (conn_accept.c, conn_dial.c, conn_link.c). */
 #include "conn_fixture.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 static struct node a;
 
 static void listening(void)
@@ -301,6 +304,26 @@ Test(conn_peer, a_data_socket_that_is_refused_ends_the_attempt)
 	node_stop(&a);
 }
 
+Test(conn_peer, a_data_socket_that_answers_for_another_pair_ends_the_attempt)
+{
+	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP), hello;
+	int listen_fd, fd = dialled(&listen_fd), data_fd;
+
+	answer.token = 99;
+	raw_send(fd, &answer, sizeof(answer));
+	data_fd = raw_accept(listen_fd);
+	cr_assert(raw_read(&a, data_fd, &hello, sizeof(hello)));
+	answer.kind = WIRE_CONN_DATA;
+	answer.token = 98;
+	raw_send(data_fd, &answer, sizeof(answer));
+	fails_with("answer for another pair");
+	cr_assert(a.rails[0].n_qps == 0);
+	close(data_fd);
+	close(fd);
+	close(listen_fd);
+	node_stop(&a);
+}
+
 /* ---- metadata ---- */
 
 static int joined(int *data_fd)
@@ -452,12 +475,39 @@ Test(conn_peer, every_bye_reason_reaches_control)
 		says(reason);
 }
 
+static int bye_fd;
+
+/* The peer's BYE arrives, then a rail sees its data socket die, after conn has looked at its sockets in this turn. */
+static void bye_then_death(const struct qp *qp)
+{
+	struct wire_bye bye;
+	int n_unacked = 1;
+
+	wire_enc_fixed(&bye, WIRE_META_BYE, sizeof(bye), 0, RY_OK);
+	bye.reason = WIRE_BYE_DRAIN;
+	raw_send(bye_fd, &bye, sizeof(bye));
+	for (uint64_t end = clock_ns() + PATIENCE_NS; n_unacked && clock_ns() < end;)
+		ioctl(bye_fd, SIOCOUTQ, &n_unacked);
+	((struct qp *)qp)->fail_status = WC_ERR_PEER_CLOSED;
+	((struct qp *)qp)->state = QP_FAILED;
+}
+
+Test(conn_peer, a_qp_that_dies_with_the_bye_is_announced_not_lost)
+{
+	int data_fd;
+
+	bye_fd = joined(&data_fd);
+	before_qp_state = bye_then_death;
+	until(&a, NULL, a.n_down == 1);
+	cr_assert(a.down_reason == WIRE_BYE_DRAIN, "reason %u: %s", a.down_reason, a.down_cause);
+	stop_joined(bye_fd, data_fd);
+}
+
 Test(conn_peer, keepalives_are_answered_even_in_a_flood)
 {
 	int data_fd, fd = joined(&data_fd);
 	struct wire_meta answer;
 
-	/* More answers than conn stores: it stops reading until they are taken. */
 	for (int i = 0; i < 2000; i++) {
 		raw_meta(fd, WIRE_META_KEEPALIVE, sizeof(struct wire_meta), (uint64_t)i, RY_OK);
 		if (i % 50 == 0)
@@ -468,6 +518,49 @@ Test(conn_peer, keepalives_are_answered_even_in_a_flood)
 		cr_assert(answer.type == WIRE_META_KEEPALIVE_REPLY && answer.request_id == (uint64_t)i);
 	}
 	cr_assert(a.n_down == 0);
+	stop_joined(fd, data_fd);
+}
+
+/* A large message; enough of them fill the socket. */
+static void fill(struct meta_buf *m)
+{
+	struct wire_put *put = (void *)m->data;
+	static const uint64_t sums[WIRE_CHECKSUMS_PER_PAGE];
+	struct wire_put fixed = {.stripe_bytes = RY_STRIPE_MIN_BYTES, .source_handle = 1, .key_bytes = 1};
+
+	fixed.n_checksums = WIRE_CHECKSUMS_PER_PAGE;
+	fixed.part_bytes = (uint64_t)fixed.n_checksums * fixed.stripe_bytes;
+	m->len_bytes = wire_enc_put(put, &fixed, "k", sums);
+	m->pair_idx = a.accepted->idx;
+	m->pair_epoch = a.accepted->epoch;
+	control_send(&a, &m->m, MSG_META_TX);
+}
+
+Test(conn_peer, a_peer_that_does_not_take_answers_is_not_read)
+{
+	static struct meta_buf m[180];
+	static uint8_t body[WIRE_META_MAX_BYTES];
+	int data_fd, fd = joined(&data_fd), n_puts = 0, n_replies = 0;
+
+	for (int i = 0; i < 180; i++)
+		fill(&m[i]);
+	turns(&a, NULL, 100);
+	cr_assert(a.n_sent < 180, "the socket took all");
+	/* More answers than conn stores. */
+	for (int i = 0; i < 200; i++)
+		raw_meta(fd, WIRE_META_KEEPALIVE, sizeof(struct wire_meta), (uint64_t)i, RY_OK);
+	turns(&a, NULL, 100);
+	while (n_puts < 180 || n_replies < 200) {
+		struct wire_meta h;
+
+		cr_assert(raw_read(&a, fd, &h, sizeof(h)));
+		cr_assert(raw_read(&a, fd, body, h.len_bytes + sizeof(h.len_bytes) - sizeof(h)));
+		if (h.type == WIRE_META_KEEPALIVE_REPLY)
+			cr_assert(h.request_id == (uint64_t)n_replies++);
+		else
+			n_puts++;
+	}
+	cr_assert(a.n_sent == 180 && a.n_down == 0);
 	stop_joined(fd, data_fd);
 }
 
