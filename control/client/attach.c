@@ -5,12 +5,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -191,12 +193,13 @@ static enum ry_status map_all(struct ry_client *c, struct ryc_handshake *h)
 static enum ry_status map_one(
 	struct ry_client *c, int fd, uint64_t bytes, int protection, const char *what, struct ryc_map *out)
 {
+	struct statfs fs;
 	struct stat st;
 	void *base;
 
 	if (bytes == 0)
 		return RY_OK; /* a daemon without the reader role may have no arenas */
-	if (fstat(fd, &st) || (uint64_t)st.st_size < bytes)
+	if (fstat(fd, &st) || fstatfs(fd, &fs) || (uint64_t)st.st_size < bytes)
 		return ryc_fail(c, RY_ERR_PROTOCOL, "attach: %s: smaller than the %llu bytes announced", what,
 			(unsigned long long)bytes);
 	base = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
@@ -205,6 +208,7 @@ static enum ry_status map_one(
 			(unsigned long long)bytes, strerror(errno));
 	out->base = base;
 	out->bytes = bytes;
+	out->page_bytes = fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : (uint64_t)sysconf(_SC_PAGESIZE);
 	return RY_OK;
 }
 
@@ -300,6 +304,6 @@ static enum ry_status make_epoll(struct ry_client *c)
 static void unmap(struct ryc_map *m)
 {
 	if (m->base)
-		munmap(m->base, m->bytes);
+		munmap(m->base, (m->bytes + m->page_bytes - 1) / m->page_bytes * m->page_bytes);
 	m->base = NULL;
 }

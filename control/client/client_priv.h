@@ -84,6 +84,7 @@ struct ryc_late {
 struct ryc_map {
 	uint8_t *base;
 	uint64_t bytes;
+	uint64_t page_bytes; /* of the file behind it: munmap wants whole ones */
 };
 
 struct ry_client {
