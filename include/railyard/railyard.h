@@ -49,10 +49,9 @@ struct ry_put;    /* one streamed put; opaque */
 /* Zero-initialise, then set what matters. */
 struct ry_attach_opts {
 	const char *socket_path;   /* NULL = the environment's RAILYARD_SOCKET, else RY_SOCKET_DEFAULT */
-	uint64_t read_arena_bytes; /* 0 = the daemon's default; a larger one than it allows is refused with
-				      RY_ERR_BUDGET */
+	uint64_t read_arena_bytes; /* 0 = the most that the daemon allows; more is cut down to that */
 	uint64_t put_arena_bytes;  /* the same */
-	uint32_t ring_entries;     /* 0 = the daemon's default; half of them is the most operations in flight */
+	uint32_t ring_entries;     /* the same; half of them is the most operations in flight */
 	uint32_t reserved;
 	uint64_t timeout_ns; /* of the attachment as a whole; 0 = 5 s */
 	uint64_t spin_ns;    /* ry_wait and the synchronous calls spin this long before they sleep; 0 = sleep at once */
