@@ -24,7 +24,7 @@ static void data_greeted(struct conn *c, struct link *l);
 static uint64_t jittered(struct conn *c, uint64_t ns);
 static void settle(struct conn *c);
 static bool settle_one(struct conn *c, struct dial_event *e);
-static bool is_meant(const struct dialler *d, const struct dial_event *e);
+static bool is_store_up(const struct conn *c, uint16_t store_idx);
 
 /* ---- set-up ---- */
 
@@ -195,22 +195,30 @@ void dial_request(struct conn *c, struct dial_event *e)
 		queue_emit(c, &e->m, MSG_DIAL_FAILED);
 		return;
 	}
+	c->waiting[c->n_waiting++] = e;
+	if (is_store_up(c, e->store_idx))
+		return;
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
 		struct dialler *d = &c->diallers[i];
 
-		if (!is_meant(d, e))
+		if (d->store_idx != e->store_idx)
 			continue;
 		if (!d->link)
 			d->next_ns = 0;
 		else if (d->link->state >= LINK_DRAINING)
 			d->want_now = true;
 	}
-	c->waiting[c->n_waiting++] = e;
 }
 
-static bool is_meant(const struct dialler *d, const struct dial_event *e)
+static bool is_store_up(const struct conn *c, uint16_t store_idx)
 {
-	return d->store_idx == e->store_idx && (d->rail_idx == e->rail_idx || e->rail_idx == RY_RAIL_NONE);
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		const struct dialler *d = &c->diallers[i];
+
+		if (d->store_idx == store_idx && d->link && d->link->state == LINK_UP)
+			return true;
+	}
+	return false;
 }
 
 static void settle(struct conn *c)
@@ -233,8 +241,9 @@ static bool settle_one(struct conn *c, struct dial_event *e)
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
 		const struct dialler *d = &c->diallers[i];
 
-		if (!is_meant(d, e))
+		if (d->store_idx != e->store_idx)
 			continue;
+		e->rail_idx = d->rail_idx;
 		if (d->link && d->link->state == LINK_UP) {
 			e->status = RY_OK;
 			e->cause[0] = 0;

@@ -97,7 +97,7 @@ struct pair_event {
 struct dial_event {
 	struct msg m;
 	uint16_t store_idx;
-	uint16_t rail_idx;
+	uint16_t rail_idx; /* answer: the rail that connected, or the last one that failed; all rails of the store are tried */
 	uint32_t status;
 	char cause[RY_CAUSE_MAX_BYTES];
 };

@@ -290,8 +290,7 @@ Test(conn, asks_before_it_judges_after_a_jump_of_the_clock)
 
 Test(conn, dials_when_control_asks)
 {
-	struct dial_event dial = {.store_idx = 0, .rail_idx = 0}, unknown = {.store_idx = 7};
-	struct dial_event any = {.store_idx = 0, .rail_idx = RY_RAIL_NONE};
+	struct dial_event dial = {.store_idx = 0, .rail_idx = 9}, unknown = {.store_idx = 7};
 	uint16_t port = free_port();
 
 	node_init(&a, "alpha", "tcp", 0);
@@ -306,8 +305,9 @@ Test(conn, dials_when_control_asks)
 	cr_assert(unknown.status == RY_ERR_INVALID);
 	node_init(&b, "beta", "tcp", port);
 	node_start(&b);
-	control_send(&a, &any.m, MSG_DIAL);
+	control_send(&a, &dial.m, MSG_DIAL);
 	until(&a, &b, a.n_dial_done == 1 && a.n_up == 1);
+	cr_assert(dial.rail_idx == 0);
 	control_send(&a, &dial.m, MSG_DIAL); /* already connected */
 	until(&a, &b, a.n_dial_done == 2);
 	cr_assert(dial.status == RY_OK && a.n_up == 1);
