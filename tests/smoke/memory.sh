@@ -18,14 +18,14 @@ roundtrip() {
 make_file in $((20 * MIB + 3))
 chmod 644 "$tmp/in"
 
-node_extra=()
-store_lines=('hugepages: off') reader_lines=('hugepages: off')
+small_store=("${store_lines[@]}") small_reader=("${reader_lines[@]}")
+store_lines+=('hugepages: off') reader_lines+=('hugepages: off')
 start_pair 2
 check "without hugepages an object comes back" roundtrip
 check "status says so" [ "$(status_json rd .has_hugepages)" = false ]
 check "the budgets are back to zero" is_idle
 stop_pair
-store_lines=() reader_lines=()
+store_lines=("${small_store[@]}") reader_lines=("${small_reader[@]}")
 
 # An ordinary user: no capability, 64 KiB of lockable memory.
 if [ "$(id -u)" -ne 0 ]; then
@@ -52,8 +52,6 @@ fi
 if ! echo 768 2>/dev/null >$huge_file || [ "$(cat $huge_file)" -lt 768 ] || [ ! -d /sys/kernel/mm/hugepages/hugepages-2048kB ]; then
 	skip "with hugepages an object comes back" "768 hugepages of 2 MiB cannot be had here"
 else
-	store_lines=('store:' '  memory: 256MiB')
-	reader_lines=('reader:' '  read_arena: 64MiB' '  put_arena: 32MiB')
 	start_pair 2
 	check "with hugepages an object comes back" roundtrip
 	check "status says so" [ "$(status_json rd .has_hugepages)" = true ]

@@ -23,27 +23,28 @@ get_json() {
 	ry get big "$tmp/back" --json >"$tmp/$1.json" 2>"$tmp/get.err"
 }
 
+# A rail that carried nothing is not in the list.
 share_of() {
-	echo "(.rails[$1].bytes / ([.rails[].bytes] | add))"
+	echo "(([.rails[] | select(.name == \"rail$1\") | .bytes] | add // 0) / ([.rails[].bytes] | add))"
 }
 
 make_file in $((64 * MIB))
 
 # Two equal rails, then one of them four times slower.
-store_rails=('rate: 100MB/s' 'rate: 100MB/s')
+store_rails=('rate: 40MB/s' 'rate: 40MB/s')
 start_pair 2
 check "put" ry put big "$tmp/in"
 check "get over two equal rails" get_json equal
 check_json "each carries about a half" "$(share_of 1) | . > 0.4 and . < 0.6" "$tmp/equal.json"
-check_json "goodput is above one rail's" '.bytes_per_s > 150e6' "$tmp/equal.json"
+check_json "goodput is above one rail's" '.bytes_per_s > 56e6' "$tmp/equal.json"
 stop_pair
-store_rails=('rate: 100MB/s' 'rate: 25MB/s')
+store_rails=('rate: 40MB/s' 'rate: 10MB/s')
 start_pair 2
 check "put beside a slow rail" ry put big "$tmp/in"
 check "get beside a slow rail" get_json slow
 check "it is byte-exact" same in back
 check_json "the slow rail carries about a fifth" "$(share_of 1) | . > 0.1 and . < 0.32" "$tmp/slow.json"
-check_json "goodput is that of both rails" '.bytes_per_s > 95e6 and .bytes_per_s < 140e6' "$tmp/slow.json"
+check_json "goodput is that of both rails" '.bytes_per_s > 36e6 and .bytes_per_s < 56e6' "$tmp/slow.json"
 stop_pair
 
 # Connections of one rail are cut in mid-read. Killing sockets needs privileges.

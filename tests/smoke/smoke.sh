@@ -201,16 +201,21 @@ stop_daemon() {
 # start_pair RAILS: store "st" and reader "rd" with RAILS rails each; store_rails, store_lines, reader_lines add configuration.
 start_pair() {
 	local n_rails=$1 name
-	rail_extra=(${store_rails[@]+"${store_rails[@]}"}) node_extra=(${store_lines[@]+"${store_lines[@]}"})
+	rail_extra=(${store_rails[@]+"${store_rails[@]}"})
+	node_extra=(${store_lines[@]+"${store_lines[@]}"})
 	store='' write_config st store "$n_rails"
-	rail_extra=() node_extra=(${reader_lines[@]+"${reader_lines[@]}"})
+	rail_extra=()
+	node_extra=(${reader_lines[@]+"${reader_lines[@]}"})
 	store=st write_config rd reader "$n_rails"
 	start_daemon st
 	start_daemon rd
 	await_daemon st && await_daemon rd "$n_rails" && return 0
 	smoke_end
 }
-store_rails=() store_lines=() reader_lines=()
+# Small memory, so that starting a daemon and attaching to it do not spend their time on zeroing pages.
+store_rails=()
+store_lines=('store:' '  memory: 256MiB')
+reader_lines=('reader:' '  read_arena: 48MiB' '  put_arena: 32MiB')
 
 stop_pair() {
 	stop_daemon rd

@@ -12,6 +12,7 @@ get_piped() {
 	ry get piped - >"$tmp/piped"
 }
 
+store_lines=('store:' '  memory: 512MiB')
 reader_lines=('reader:' '  read_arena: 16MiB' '  put_arena: 16MiB')
 make_file in $((150 * MIB + 12345))
 start_pair 2

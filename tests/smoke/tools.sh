@@ -8,6 +8,7 @@ prints_version() {
 	"$RAILYARD" version | grep -E '[0-9]+\.[0-9]+\.[0-9]+'
 }
 
+store_lines=() reader_lines=() # all defaults
 start_pair 2
 make_file in $((20 * MIB))
 check "version" prints_version
