@@ -145,15 +145,15 @@ static void shutdown_step(struct control *c)
 	bool is_over = c->now_ns >= c->shutdown_deadline_ns;
 	bool is_idle = true;
 
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
-		struct client_state *cs = &c->clients[i];
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		struct client_state *cs = c->live[i];
 		struct op *op, *next;
 
 		for (op = TAILQ_FIRST(&cs->ops); is_over && op; op = next) {
 			next = TAILQ_NEXT(op, link);
 			op_abort(c, op, RY_ERR_CANCELLED);
 		}
-		is_idle &= !cs->is_used || (!cs->n_ops && !cs->n_xfers);
+		is_idle &= !cs->n_ops && !cs->n_xfers;
 	}
 	/* One fence_timeout more than the deadline is enough for every cancelled segment to come back; then we go all
 	 * the same. */
@@ -179,11 +179,11 @@ static void kick(struct control *c)
 uint64_t control_next_timer(const struct control *c)
 {
 	uint64_t at = c->next_deadline_ns;
-	bool want_tick = c->shutdown || !TAILQ_EMPTY(&c->send_queue) || c->n_quieting;
+	bool want_tick = c->shutdown || !TAILQ_EMPTY(&c->send_queue) || c->n_quieting || c->n_put_waits;
 	const struct xfer *x;
 
-	for (uint32_t i = 0; !want_tick && i < c->config->max_clients; i++)
-		want_tick = c->clients[i].detach != NULL;
+	for (uint32_t i = 0; !want_tick && i < c->n_live; i++)
+		want_tick = c->live[i]->detach != NULL;
 	if (c->d.store && store_n_retired(c->d.store))
 		want_tick = true;
 	TAILQ_FOREACH (x, &c->active, work)

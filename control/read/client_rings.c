@@ -15,11 +15,9 @@ unsigned rings_take(struct control *c)
 
 	if (c->shutdown)
 		return 0;
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
-		struct client_state *cs = &c->clients[i];
-
-		if (cs->is_used && !cs->is_broken && !cs->detach)
-			n += take_client(c, cs);
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		if (!c->live[i]->is_broken && !c->live[i]->detach)
+			n += take_client(c, c->live[i]);
 	}
 	return n;
 }
@@ -109,8 +107,8 @@ static void fill_slot(struct control *c, const struct op *op, const struct xfer 
 
 void rings_wake(struct control *c)
 {
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
-		struct client_state *cs = &c->clients[i];
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		struct client_state *cs = c->live[i];
 
 		if (!cs->want_wake)
 			continue;
@@ -124,10 +122,10 @@ void rings_wake(struct control *c)
 
 bool rings_pending(struct control *c)
 {
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
-		const struct client_state *cs = &c->clients[i];
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		const struct client_state *cs = c->live[i];
 
-		if (!cs->is_used || cs->is_broken || cs->detach || c->shutdown)
+		if (cs->is_broken || cs->detach || c->shutdown)
 			continue;
 		if (__atomic_load_n(&cs->client->sq_index->tail, __ATOMIC_ACQUIRE) != cs->sq_head)
 			return true;
@@ -137,10 +135,8 @@ bool rings_pending(struct control *c)
 
 void rings_want_wakeup(struct control *c, bool want)
 {
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
-		if (c->clients[i].is_used)
-			__atomic_store_n(&c->clients[i].client->sq_index->need_wakeup, want, __ATOMIC_RELAXED);
-	}
+	for (uint32_t i = 0; i < c->n_live; i++)
+		__atomic_store_n(&c->live[i]->client->sq_index->need_wakeup, want, __ATOMIC_RELAXED);
 	/* Partner: the client's fence between its tail and its look at need_wakeup. */
 	if (want)
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -161,6 +157,7 @@ bool rings_attach(struct control *c, struct api_call *call)
 		cs->lease_next = 1;
 		memset(cs->slot_busy, 0, RY_RING_ENTRIES_MAX);
 		call->client->state = cs;
+		c->live[c->n_live++] = cs;
 		stat_add(&c->counters->clients, 1);
 		return true;
 	}
@@ -190,11 +187,13 @@ void rings_detach(struct control *c, struct api_call *call)
 
 void rings_reap_detached(struct control *c)
 {
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
-		struct client_state *cs = &c->clients[i];
+	for (uint32_t i = c->n_live; i-- > 0;) {
+		struct client_state *cs = c->live[i];
 
-		if (cs->is_used && cs->detach && !cs->n_ops && !cs->n_xfers)
-			finish_detach(c, cs);
+		if (!cs->detach || cs->n_ops || cs->n_xfers)
+			continue;
+		c->live[i] = c->live[--c->n_live];
+		finish_detach(c, cs);
 	}
 }
 

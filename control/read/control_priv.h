@@ -35,6 +35,7 @@ extern "C" {
 #define XFERS_EXTRA 256u /* beyond max_reads: pulls, and zombies of failed reads */
 #define OPS_EXTRA 1024u
 #define PUTINS_MAX 256u
+#define PUT_WAITS_MAX 1024u /* >= conn's receive buffers */
 #define ACCEPTED_PEERS_MAX 256u
 #define PEER_PAIRS_MAX 64u
 #define LEASES_PER_CLIENT 4096u
@@ -76,6 +77,8 @@ struct peer {
 	uint64_t incarnation;
 	uint64_t name_hash; /* rendezvous */
 	uint32_t n_pairs;
+	uint32_t eligible; /* hand_out.c: this turn's answer of eligible_rails */
+	uint32_t eligible_turn;
 	uint32_t rail_mask; /* local rails with at least one pair up */
 	struct peer_pair pairs[PEER_PAIRS_MAX];
 	struct peer_pair by_rail[RY_RAILS_MAX]; /* the pair each local rail uses */
@@ -324,10 +327,13 @@ struct control {
 	uint64_t shutdown_deadline_ns;
 	struct health health;
 	struct rail_state rails[RY_RAILS_MAX];
+	uint32_t turn;       /* of the hand-out */
 	uint16_t first_rail; /* round robin of the hand-out */
 	uint16_t n_peers;
 	struct peer *peers;           /* config->n_stores, then ACCEPTED_PEERS_MAX */
 	struct client_state *clients; /* config->max_clients */
+	struct client_state **live;   /* those in use */
+	uint32_t n_live;
 	struct op *ops;
 	uint32_t n_ops;
 	struct op_list free_ops;
@@ -343,8 +349,12 @@ struct control {
 	struct desc_list lru_descs;
 	struct rte_hash *desc_hash;
 	struct putin *putins;
+	struct meta_buf *put_waits[PUT_WAITS_MAX]; /* PUTs that wait for the store to have room */
+	uint32_t n_put_waits;
 	struct rte_mempool *seg_pool;
 	struct rte_mempool *job_pool;
+	struct segment *free_segs; /* by owner_next */
+	struct stripe_job *free_jobs;
 	uint32_t n_segs_free;
 	uint32_t n_jobs_free;
 	struct op_list quiet_ops;   /* OP_QUIET */

@@ -15,6 +15,7 @@ static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uin
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
 static bool has_room(const struct rail_state *rs);
 static void check_stuck(struct control *c);
+static uint32_t eligible_now(struct control *c, uint16_t peer_idx);
 
 unsigned hand_out(struct control *c)
 {
@@ -24,6 +25,7 @@ unsigned hand_out(struct control *c)
 
 	if (!first)
 		return 0;
+	c->turn++;
 	start_ns = clock_ns();
 	while (n < SEGMENTS_MAX && (fed = feed_round(c)) > 0)
 		n += fed;
@@ -60,7 +62,7 @@ static bool feed_rail(struct control *c, uint16_t r)
 	if (!c->n_segs_free || !c->n_jobs_free)
 		return false;
 	TAILQ_FOREACH (x, &c->active, work) {
-		uint32_t eligible = eligible_rails(c, x->peer_idx);
+		uint32_t eligible = eligible_now(c, x->peer_idx);
 		struct segment *s = eligible >> r & 1 ? next_segment(c, x, r, eligible) : NULL;
 
 		if (!s)
@@ -100,8 +102,8 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 
 	if (!plan_next(&x->plan, r, eligible, &p))
 		return NULL;
-	s = pool_get(c->seg_pool);
-	RTE_ASSERT(s);
+	s = c->free_segs;
+	c->free_segs = s->owner_next;
 	c->n_segs_free--;
 	memset(s, 0, sizeof(*s));
 	s->kind = x->kind == XFER_PULL ? SEG_PULL : SEG_READ;
@@ -148,8 +150,8 @@ static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uin
 	struct stripe_job *j = st->job;
 
 	if (!j) {
-		j = pool_get(c->job_pool);
-		RTE_ASSERT(j);
+		j = c->free_jobs;
+		c->free_jobs = j->next;
 		c->n_jobs_free--;
 		j->base = xfer_stripe_addr(x, s->parts[0].stripe_idx);
 		j->len_bytes = xfer_stripe_len(x, s->parts[0].stripe_idx);
@@ -214,13 +216,15 @@ void hand_out_verify(struct control *c, struct xfer *x, uint32_t stripe, uint16_
 
 void seg_free(struct control *c, struct segment *s)
 {
-	pool_put(c->seg_pool, s);
+	s->owner_next = c->free_segs;
+	c->free_segs = s;
 	c->n_segs_free++;
 }
 
 void job_put(struct control *c, struct stripe_state *st)
 {
-	pool_put(c->job_pool, st->job);
+	st->job->next = c->free_jobs;
+	c->free_jobs = st->job;
 	st->job = NULL;
 	c->n_jobs_free++;
 }
@@ -231,7 +235,7 @@ static void check_stuck(struct control *c)
 	struct xfer *x, *next;
 
 	for (x = TAILQ_FIRST(&c->active); x; x = next) {
-		uint32_t eligible = eligible_rails(c, x->peer_idx) & x->plan.rail_mask;
+		uint32_t eligible = eligible_now(c, x->peer_idx) & x->plan.rail_mask;
 
 		next = TAILQ_NEXT(x, work);
 		/* Round robin keeps its deal: a rail that was dealt stripes and is gone fails the read. */
@@ -240,6 +244,18 @@ static void check_stuck(struct control *c)
 			next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
 		}
 	}
+}
+
+/* Health does not change while control hands out: one answer a turn and peer. */
+static uint32_t eligible_now(struct control *c, uint16_t peer_idx)
+{
+	struct peer *p = &c->peers[peer_idx];
+
+	if (p->eligible_turn != c->turn) {
+		p->eligible_turn = c->turn;
+		p->eligible = eligible_rails(c, peer_idx);
+	}
+	return p->eligible;
 }
 
 uint32_t eligible_rails(const struct control *c, uint16_t peer_idx)

@@ -275,10 +275,10 @@ void meta_drop(struct control *c, struct meta_buf *b)
 /* Requests that may have reached the store: those that can be repeated go again, in the order of their submission. */
 void meta_pair_lost(struct control *c, uint16_t pair_idx, uint32_t epoch)
 {
-	for (uint32_t i = 0; i < c->config->max_clients; i++) {
+	for (uint32_t i = 0; i < c->n_live; i++) {
 		struct op *op, *next;
 
-		for (op = TAILQ_FIRST(&c->clients[i].ops); op; op = next) {
+		for (op = TAILQ_FIRST(&c->live[i]->ops); op; op = next) {
 			next = TAILQ_NEXT(op, link);
 			if (op->state == OP_WAIT && op->pair_idx == pair_idx && op->pair_epoch == epoch)
 				resend(c, op);

@@ -18,6 +18,9 @@ static void try_commit(struct control *c, struct putin *p);
 static void fail(struct control *c, struct putin *p, uint32_t status, const char *cause);
 static void try_abort(struct control *c, struct putin *p);
 static void close_putin(struct control *c, struct putin *p);
+static void wait_for_room(struct control *c, struct meta_buf *b);
+static bool has_waiter(const struct control *c, const uint64_t put_id[2]);
+static void retry_waiters(struct control *c);
 static void reply(struct control *c, struct meta_buf *b, const struct putin *p);
 static void reply_status(struct control *c, struct meta_buf *b, uint32_t status, const char *cause);
 
@@ -42,6 +45,10 @@ void put_serve(struct control *c, uint16_t peer_idx, struct meta_buf *b)
 	}
 	if (!p)
 		p = begin(c, m, &status);
+	if (status == RY_ERR_BUSY) {
+		wait_for_room(c, b);
+		return;
+	}
 	if (!p) {
 		reply_status(c, b, status, ry_status_text((enum ry_status)status));
 		return;
@@ -123,7 +130,11 @@ static void add_part(struct control *c, struct putin *p, uint16_t peer_idx, stru
 		reply_status(c, b, RY_ERR_LIMIT, "too many parts of one put are in flight");
 		return;
 	}
-	status = start_pull(c, p, part, peer_idx, m);
+	status = has_waiter(c, p->put_id) ? RY_ERR_BUSY : start_pull(c, p, part, peer_idx, m);
+	if (status == RY_ERR_BUSY) {
+		wait_for_room(c, b);
+		return;
+	}
 	if (status) {
 		fail(c, p, status, NULL);
 		reply(c, b, p);
@@ -309,6 +320,8 @@ static void try_abort(struct control *c, struct putin *p)
 
 void put_serve_housekeep(struct control *c)
 {
+	if (c->n_put_waits)
+		retry_waiters(c);
 	for (uint32_t i = 0; c->n_putins && i < PUTINS_MAX; i++) {
 		struct putin *p = &c->putins[i];
 
@@ -322,6 +335,46 @@ void put_serve_housekeep(struct control *c)
 				xfer_fail(c, x, RY_ERR_TIMEOUT, RY_RAIL_NONE,
 					"the part was not pulled within its deadline");
 		}
+	}
+}
+
+/*
+ * The store evicts for this put, and the evicted memory may be reused only after the rails have reported: the message
+ * waits for a later housekeeping. Parts of one put stay in order behind the first that waits. Conn has as many buffers
+ * as there are places.
+ */
+static void wait_for_room(struct control *c, struct meta_buf *b)
+{
+	RTE_VERIFY(c->n_put_waits < PUT_WAITS_MAX);
+	c->put_waits[c->n_put_waits++] = b;
+}
+
+static bool has_waiter(const struct control *c, const uint64_t put_id[2])
+{
+	for (uint32_t i = 0; i < c->n_put_waits; i++) {
+		const struct wire_put *m = (const void *)c->put_waits[i]->data;
+
+		if (m->put_id[0] == put_id[0] && m->put_id[1] == put_id[1])
+			return true;
+	}
+	return false;
+}
+
+/* Those that still find no room wait on; the store says NO_SPACE by itself when eviction cannot help. */
+static void retry_waiters(struct control *c)
+{
+	struct meta_buf *again[PUT_WAITS_MAX];
+	uint32_t n = c->n_put_waits;
+
+	memcpy(again, c->put_waits, n * sizeof(again[0]));
+	c->n_put_waits = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		uint16_t peer_idx = peer_of_pair(c, again[i]->pair_idx, again[i]->pair_epoch);
+
+		if (peer_idx == UINT16_MAX)
+			meta_drop(c, again[i]); /* the writer is gone: it asks again on another connection */
+		else
+			put_serve(c, peer_idx, again[i]);
 	}
 }
 

@@ -2,10 +2,11 @@
 /*
  * The unit of transfer and what it carries between the control lcore and one rail lcore.
  *
- * Control takes a segment from its pool, fills it, and pushes it on the rail's work ring; from then until it comes back on the
- * rail's event ring it belongs to the rail lcore, except cancel_want. A segment is one READ (or PULL) message with one window and
- * one completion, or one order to hash a stripe. States on the rail: QUEUED -> HELD -> POSTED -> LANDED -> DONE, plus
- * CANCELLING and FENCING; an error ends in DONE with a status. VERIFIED is a state of the stripe, not of the segment.
+ * Control takes a segment from its pool, fills it, and pushes it on the rail's work ring; from then until it comes back
+ * on the rail's event ring it belongs to the rail lcore, except cancel_want. A segment is one READ (or PULL) message
+ * with one window and one completion, or one order to hash a stripe. States on the rail: QUEUED -> HELD -> POSTED ->
+ * LANDED -> DONE, plus CANCELLING and FENCING; an error ends in DONE with a status. VERIFIED is a state of the stripe,
+ * not of the segment.
  */
 #ifndef RY_SEGMENT_H
 #define RY_SEGMENT_H
@@ -37,20 +38,20 @@ enum seg_kind {
 
 enum seg_state {
 	SEG_QUEUED = 0,
-	SEG_HELD = 1,   /* taken from the ring, waits for a credit, a slot or send-queue room */
-	SEG_POSTED = 2, /* READ sent; its window is BOUND */
+	SEG_HELD = 1,       /* taken from the ring, waits for a credit, a slot or send-queue room */
+	SEG_POSTED = 2,     /* READ sent; its window is BOUND */
 	SEG_CANCELLING = 3, /* CANCEL sent, DONE awaited until fence_timeout */
-	SEG_FENCING = 4, /* window being closed without the peer's help */
-	SEG_CLOSING = 5, /* DONE received, window INVALIDATING */
-	SEG_LANDED = 6, /* no byte of it can change any more; waits to be hashed */
+	SEG_FENCING = 4,    /* window being closed without the peer's help */
+	SEG_CLOSING = 5,    /* DONE received, window INVALIDATING */
+	SEG_LANDED = 6,     /* no byte of it can change any more; waits to be hashed */
 	SEG_DONE = 7,
 };
 
 /*
- * The hash of one stripe that several segments carry. XXH3-64 streaming wants bytes in order, so a stripe has one hash owner at a
- * time: the owner rail hashes its segments as they land in offset order. Whatever came out of order, or by another rail after a
- * split, is left; when all segments are back control hands the rest to the rail that finished last as a SEG_VERIFY (the rings
- * order the hand-over), so that no byte is hashed twice.
+ * The hash of one stripe that several segments carry. XXH3-64 streaming wants bytes in order, so a stripe has one hash
+ * owner at a time: the owner rail hashes its segments as they land in offset order. Whatever came out of order, or by
+ * another rail after a split, is left; when all segments are back control hands the rest to the rail that finished last
+ * as a SEG_VERIFY (the rings order the hand-over), so that no byte is hashed twice.
  */
 struct stripe_job {
 	/* written by control at creation, read by rails */
@@ -58,6 +59,7 @@ struct stripe_job {
 	uint64_t len_bytes; /* of the whole stripe */
 	uint64_t checksum;  /* expected */
 	uint16_t owner_rail;
+	struct stripe_job *next; /* control's free list */
 	/* written by the hash owner; control reads after the last segment came back */
 	uint64_t hashed_bytes; /* prefix that is in `state` */
 	XXH3_state_t state;
@@ -74,26 +76,27 @@ struct seg_part {
 
 struct segment {
 	/* ---- written by control before hand-out; read by the rail ---- */
-	uint8_t kind;       /* enum seg_kind */
+	uint8_t kind; /* enum seg_kind */
 	uint8_t n_parts;
-	uint8_t want_hash;  /* 0: the descriptor has no checksums */
+	uint8_t want_hash; /* 0: the descriptor has no checksums */
 	uint8_t reserved0;
 	uint16_t rail_idx;
 	uint16_t pair_idx;
 	uint32_t len_bytes; /* of all parts */
 	struct qp *qp;
-	uint8_t *dst;       /* where the first part lands; parts follow each other */
+	uint8_t *dst; /* where the first part lands; parts follow each other */
 	uint64_t handle;
 	uint64_t generation;
-	uint64_t deadline_ns; /* of the request; the READ's ttl follows from it */
+	uint64_t deadline_ns;   /* of the request; the READ's ttl follows from it */
 	struct stripe_job *job; /* NULL when every part is whole, or want_hash is 0 */
-	void *owner;        /* control's record; the rail never looks inside */
-	uint32_t owner_aux; /* control's note */
+	void *owner;            /* control's record; the rail never looks inside */
+	uint32_t owner_aux;     /* control's note */
 	struct seg_part parts[SEG_PARTS_MAX];
 	struct segment *owner_next; /* control's list of a request's segments */
 	struct segment *owner_prev;
 
-	/* ---- written by control while the rail owns the rest; read by the rail when rail_cancel_scan was called ---- */
+	/* ---- written by control while the rail owns the rest; read by the rail when rail_cancel_scan was called ----
+	 */
 	alignas(64) uint32_t cancel_want;
 
 	/* ---- written by the rail until it hands the segment back; read by control afterwards ---- */
@@ -107,16 +110,16 @@ struct segment {
 	uint32_t hash_off;         /* bytes of it done */
 	uint32_t retry_us;         /* BUSY */
 	uint64_t request_id;
-	struct segment *next;      /* rail's queues */
-	uint64_t posted_ns;        /* 0 = never posted */
-	uint64_t cancelled_ns;     /* when CANCEL was sent */
-	uint64_t landed_ns;        /* DONE received */
-	uint64_t done_ns;          /* handed back */
-	uint64_t bytes;            /* as DONE says */
+	struct segment *next;  /* rail's queues */
+	uint64_t posted_ns;    /* 0 = never posted */
+	uint64_t cancelled_ns; /* when CANCEL was sent */
+	uint64_t landed_ns;    /* DONE received */
+	uint64_t done_ns;      /* handed back */
+	uint64_t bytes;        /* as DONE says */
 	uint64_t got_generation;
 	uint64_t storage_ns;
 	uint64_t queue_ns;
-	uint64_t hashed_bytes;     /* hashed for this segment */
+	uint64_t hashed_bytes; /* hashed for this segment */
 };
 
 #ifdef __cplusplus

@@ -44,15 +44,21 @@ static void accept(struct rail *r, struct qp *qp, const struct wire_read *m)
 		return;
 	}
 	r->serve_free = req->next;
-	*req = (struct serve_req){
-		.qp = qp,
-		.request_id = m->h.request_id,
-		.recv_ns = r->now_ns,
-		.expire_ns = r->now_ns + (uint64_t)m->ttl_us * 1000,
-		.key = m->key,
-		.n_parts = m->n_parts,
-		.bytes = bytes,
-	};
+	req->next = NULL;
+	req->qp = qp;
+	req->request_id = m->h.request_id;
+	req->recv_ns = r->now_ns;
+	req->start_ns = 0;
+	req->expire_ns = r->now_ns + (uint64_t)m->ttl_us * 1000;
+	req->bytes = bytes;
+	req->bytes_posted = 0;
+	req->key = m->key;
+	req->status = RY_OK;
+	req->n_parts = m->n_parts;
+	req->part = 0;
+	req->part_off = 0;
+	req->n_writes = 0;
+	req->is_cancelled = req->is_answered = false;
 	memcpy(req->parts, parts, m->n_parts * sizeof(*parts));
 	req->source = source_pin(r->sources, m->handle, m->generation, r->idx, r->now_ns, &req->status);
 	if (qp->serve_tail)

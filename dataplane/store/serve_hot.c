@@ -28,20 +28,20 @@ static void answered(struct rail *r, struct qp *qp);
 bool serve_post(struct rail *r)
 {
 	uint64_t budget = r->snap->serve_turn_bytes;
-	bool is_busy = false;
+	uint16_t n_quiet = 0; /* QPs in a row that had nothing to post */
 
 	if (!r->n_serve)
 		return false;
-	for (uint16_t i = 0; i < r->n_qps && budget; i++) {
+	while (budget && n_quiet < r->n_qps) {
 		uint64_t n;
 
 		if (r->serve_next >= r->n_qps)
 			r->serve_next = 0;
 		n = serve_qp(r, r->qps[r->serve_next++]);
-		is_busy |= n != 0;
+		n_quiet = n ? 0 : n_quiet + 1;
 		budget -= RTE_MIN(budget, n);
 	}
-	return is_busy;
+	return budget < r->snap->serve_turn_bytes;
 }
 
 /* One QP's turn: at most its deficit in bytes. Returns bytes posted, at least 1 when anything was. */
