@@ -43,6 +43,9 @@ int launch_start(const struct launch_node *nodes, uint16_t n_nodes, uint64_t tim
 	if (l == NULL)
 		return -ENOMEM;
 	rc = launch_find_daemon(l->program, sizeof(l->program), err);
+	/* From here on a signal undoes what there is. */
+	if (rc == 0)
+		rc = guard_start(l);
 	if (rc == 0)
 		rc = make_directory(l, err);
 	if (rc == 0)
@@ -97,15 +100,23 @@ static int make_directory(struct launch *l, struct launch_error *err)
 {
 	const char *tmp = getenv("TMPDIR");
 	uint16_t i;
+	int rc = 0;
 
 	/* A socket's path has room for 107 bytes. */
 	if (tmp == NULL || tmp[0] != '/' || strlen(tmp) > LAUNCH_SOCKET_BYTES - RY_NAME_MAX_BYTES - 24)
 		tmp = "/tmp";
+	pthread_mutex_lock(&l->lock);
 	snprintf(l->directory, sizeof(l->directory), "%s/railyard-XXXXXX", tmp);
-	if (mkdtemp(l->directory) == NULL) {
-		snprintf(err->text, sizeof(err->text), "cannot make a directory in %s: %s", tmp, strerror(errno));
+	if (l->is_stopped)
+		rc = -EINTR;
+	else if (mkdtemp(l->directory) == NULL)
+		rc = -errno;
+	if (rc < 0)
 		l->directory[0] = '\0';
-		return -errno;
+	pthread_mutex_unlock(&l->lock);
+	if (rc < 0) {
+		snprintf(err->text, sizeof(err->text), "cannot make a directory in %s: %s", tmp, strerror(-rc));
+		return rc;
 	}
 	for (i = 0; i < l->n_daemons; i++) {
 		struct daemon_process *d = &l->daemons[i];
@@ -134,7 +145,7 @@ static int start_all(struct launch *l, struct launch_error *err)
 {
 	uint32_t first = 0, total = 0;
 	uint16_t i;
-	int rc = guard_start(l);
+	int rc = 0;
 
 	for (i = 0; rc == 0 && i < l->n_daemons; i++) {
 		total += l->daemons[i].node.n_rails + 1u;
@@ -158,14 +169,13 @@ static int start_one(struct launch *l, uint16_t idx, uint32_t first, uint32_t to
 	int cpus[CPU_SETSIZE], rc;
 
 	rc = launch_lcores(d->node.n_rails, first, total, cpus, own_cpus(cpus, CPU_SETSIZE), lcores, sizeof(lcores));
+	/* A signal's guard must find every file and every process that exists. */
+	pthread_mutex_lock(&l->lock);
 	if (rc == 0)
-		rc = launch_write_config(l, idx);
-	if (rc == 0) {
-		/* A signal's guard must find every process that exists. */
-		pthread_mutex_lock(&l->lock);
-		rc = l->is_stopped ? -EINTR : process_spawn(l->program, lcores, &l->old_mask, d);
-		pthread_mutex_unlock(&l->lock);
-	}
+		rc = l->is_stopped ? -EINTR : launch_write_config(l, idx);
+	if (rc == 0)
+		rc = process_spawn(l->program, lcores, &l->old_mask, d);
+	pthread_mutex_unlock(&l->lock);
 	if (rc < 0)
 		snprintf(err->text, sizeof(err->text), "cannot start railyardd %s: %s", d->node.name, strerror(-rc));
 	return rc;

@@ -15,6 +15,7 @@
 static void *guard_run(void *arg);
 static void die_by(int signal);
 static void remove_directory(const char *path);
+static void empty_directory(const char *path);
 
 static const int guarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 
@@ -96,10 +97,22 @@ void launch_undo(struct launch *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Flat: configurations, logs, sockets. */
+/* Flat: configurations, logs, sockets, and what the caller put there, who may still be at it where a signal came in
+ * between. */
 static void remove_directory(const char *path)
 {
-	DIR *dir = path[0] != '\0' ? opendir(path) : NULL;
+	int i;
+
+	for (i = 0; i < 3 && path[0] != '\0'; i++) {
+		empty_directory(path);
+		if (rmdir(path) == 0 || errno != ENOTEMPTY)
+			return;
+	}
+}
+
+static void empty_directory(const char *path)
+{
+	DIR *dir = opendir(path);
 	struct dirent *e;
 
 	if (dir == NULL)
@@ -107,5 +120,4 @@ static void remove_directory(const char *path)
 	while ((e = readdir(dir)) != NULL)
 		unlinkat(dirfd(dir), e->d_name, 0); /* "." and ".." refuse, harmlessly */
 	closedir(dir);
-	rmdir(path);
 }
