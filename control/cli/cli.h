@@ -102,6 +102,8 @@ const char *cli_socket(const struct cli *c);
 /* Prints a result and gives it up: JSON, or tables with the same names. Returns CLI_OK, or CLI_FAILED where stdout
  * cannot be written. */
 int output_print(const struct cli *c, json_t *result);
+/* Flushes. CLI_OK, or CLI_FAILED after it was said that stdout cannot be written. */
+int output_end(const struct cli *c);
 /* A key as UTF-8 without control characters; other bytes as \xNN. */
 json_t *output_key(const void *key, uint16_t key_bytes);
 /* {name, bytes, segments, busy_s} per rail of a read. */

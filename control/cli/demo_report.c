@@ -62,7 +62,10 @@ static int print_text(const struct demo *d)
 			s->rails[i].segments, units_print_duration(s->rails[i].busy_ns, busy));
 	printf("\nverified: every stripe by its checksum, every byte against %s\nbottleneck: %s\n", d->path,
 		output_class(s->class_ref));
-	return fflush(stdout) == 0 ? CLI_OK : CLI_FAILED;
+	if (d->c->rail_rate_bytes_per_s == 0)
+		printf("\nwithout a cap all rails share this host's CPUs and memory; --rail-rate 125MB/s gives each a "
+		       "line of its own\n");
+	return output_end(d->c);
 }
 
 static void print_row(const struct demo *d, uint32_t n_rails, const struct demo_pass *pass)

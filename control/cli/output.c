@@ -33,6 +33,11 @@ int output_print(const struct cli *c, json_t *result)
 		print_object(result, 0);
 	}
 	json_decref(result);
+	return output_end(c);
+}
+
+int output_end(const struct cli *c)
+{
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return CLI_OK;
 	fprintf(stderr, "railyard: %s: cannot write to standard output\n", c->command);
