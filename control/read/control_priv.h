@@ -57,6 +57,7 @@ struct rail_state {
 	uint64_t goodput;            /* bytes per second, EWMA */
 	uint64_t min_latency_ns;     /* of DONE, windowed minimum */
 	uint64_t min_latency_at_ns;
+	uint64_t turnround_ns; /* of control itself, see estimate.c */
 	uint64_t window_start_ns;
 	uint64_t window_bytes;
 	bool want_kick;

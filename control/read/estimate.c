@@ -3,7 +3,9 @@
  * How much a rail may have in flight: 1.5 times the bandwidth-delay product, between depth_min and the rail's budget.
  *
  * The delay is the windowed minimum of DONE latency, not its mean: a mean contains our own queue (latency = in flight /
- * goodput), so a depth made from it would grow until the budget stops it.
+ * goodput), so a depth made from it would grow until the budget stops it. To it comes our own turn-round, from
+ * hand-back to the next hand-out: nothing on a dedicated core, milliseconds where lcores share CPUs, and the rail must
+ * have enough to do meanwhile.
  */
 #include "read/control_priv.h"
 
@@ -37,6 +39,7 @@ void estimate_done(struct control *c, struct rail_state *rs, const struct segmen
 		rs->min_latency_ns = RTE_MAX(latency_ns, 1ull);
 		rs->min_latency_at_ns = c->now_ns;
 	}
+	rs->turnround_ns = RTE_MAX(rs->turnround_ns, c->now_ns - s->done_ns);
 	rs->window_bytes += s->len_bytes;
 	if (elapsed_ns < GOODPUT_WINDOW_NS)
 		return;
@@ -44,11 +47,12 @@ void estimate_done(struct control *c, struct rail_state *rs, const struct segmen
 	rs->goodput = rs->goodput ? (3 * rs->goodput + elapsed_ns) / 4 : elapsed_ns;
 	estimate_restart(c, rs);
 	update_depth(c, rs);
+	rs->turnround_ns -= rs->turnround_ns / 8; /* a windowed maximum that forgets */
 }
 
 static void update_depth(struct control *c, struct rail_state *rs)
 {
-	uint64_t bdp = (uint64_t)((double)rs->goodput * (double)rs->min_latency_ns / 1e9 * 1.5);
+	uint64_t bdp = (uint64_t)((double)rs->goodput * (double)(rs->min_latency_ns + rs->turnround_ns) / 1e9 * 1.5);
 
 	bdp = RTE_MAX(bdp, c->config->depth_min_bytes);
 	rs->depth_bytes = RTE_MIN(bdp, rs->inflight_max_bytes);
