@@ -6,10 +6,8 @@
 
 #include <railyard/ring.h>
 
+#include <stdio.h>
 #include <string.h>
-
-#define RY_STRING_(x) #x
-#define RY_STRING(x) RY_STRING_(x)
 
 static json_t *describe_method(const struct method *m);
 static json_t *section(enum config_section which, const void *base);
@@ -44,13 +42,15 @@ void on_help(struct request *r)
 void on_version(struct request *r)
 {
 	json_t *names = json_array();
+	char ring[16], wire[16];
 
+	snprintf(ring, sizeof(ring), "%u.%u", RY_RING_ABI_MAJOR, RY_RING_ABI_MINOR);
+	snprintf(wire, sizeof(wire), "%u.%u", WIRE_MAJOR, WIRE_MINOR);
 	for (const char *const *name = transport_names(); *name; name++)
 		json_array_append_new(names, json_string(*name));
 	request_reply(
 		r, json_pack("{s:s, s:i, s:s, s:s, s:o}", "daemon_version", RY_VERSION, "protocol", (int)API_PROTOCOL,
-			   "ring_abi", RY_STRING(RY_RING_ABI_MAJOR) "." RY_STRING(RY_RING_ABI_MINOR), "wire",
-			   RY_STRING(WIRE_MAJOR) "." RY_STRING(WIRE_MINOR), "transports", names));
+			   "ring_abi", ring, "wire", wire, "transports", names));
 }
 
 void on_config(struct request *r)
