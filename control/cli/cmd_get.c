@@ -84,14 +84,18 @@ static int open_target(struct target *t, const char *path)
 	return 0;
 }
 
+/* A signal that was ignored when we were started (nohup) stays so. */
 static void remove_on_signal(const char *path)
 {
-	struct sigaction sa = {.sa_handler = path != NULL ? on_signal : SIG_DFL, .sa_flags = (int)SA_RESETHAND};
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction sa = {.sa_handler = path != NULL ? on_signal : SIG_DFL, .sa_flags = (int)SA_RESETHAND}, old;
+	size_t i;
 
 	doomed_path = path;
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGHUP, &sa, NULL);
+	for (i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+		if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &sa, NULL);
+	}
 }
 
 static void on_signal(int signal_number)

@@ -25,7 +25,7 @@ static void print_number(const char *name, const json_t *value, char *text);
 int output_print(const struct cli *c, json_t *result)
 {
 	if (c->want_json) {
-		json_dumpf(result, stdout, JSON_INDENT(2));
+		json_dumpf(result, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
 		putchar('\n');
 	} else if (json_is_array(result)) {
 		print_table(result, 0);
