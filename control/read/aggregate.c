@@ -162,8 +162,7 @@ static void came_bad(struct control *c, struct xfer *x, struct segment *s)
 		}
 	}
 	if (s->status == RY_ERR_STALE_GENERATION && x->kind == XFER_READ && !x->landed_bytes && refresh(c, x)) {
-		seg_free(c, s);
-		xfer_settle(c, x);
+		seg_free(c, s); /* x was settled by its failure, or will be by those that are still out */
 		return;
 	}
 	fail_by_segment(c, x, s);

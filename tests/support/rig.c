@@ -243,6 +243,36 @@ struct ry_cqe rig_read(
 	return rig_wait(r, c, rig_submit(r, c, sqe, key, (uint16_t)strlen(key)));
 }
 
+uint64_t rig_submit_read(struct rig *r, struct client *c, const char *key, uint64_t offset, uint64_t length,
+	uint32_t flags, uint64_t deadline_ns)
+{
+	struct ry_sqe sqe = {
+		.op = RY_OP_READ, .flags = flags, .offset = offset, .length = length, .deadline_ns = deadline_ns};
+
+	return rig_submit(r, c, sqe, key, (uint16_t)strlen(key));
+}
+
+void rig_cancel(struct rig *r, struct client *c, uint64_t ticket)
+{
+	struct ry_sqe sqe = {.op = RY_OP_CANCEL, .arg = ticket};
+
+	rig_submit(r, c, sqe, NULL, 0);
+}
+
+uint8_t *rig_object(struct rig *r, const char *key, uint64_t bytes, uint64_t seed)
+{
+	uint8_t *data = malloc(bytes + 1);
+	struct ry_cqe put;
+
+	rig_fill(data, bytes, seed);
+	put = rig_put(r, r->client, key, data, bytes, RIG_STRIPE_BYTES, 0);
+	if (put.status != RY_OK) {
+		fprintf(stderr, "rig: put %s: %s\n", key, rig_slot(r->client, &put)->cause);
+		abort();
+	}
+	return data;
+}
+
 bool rig_same(const struct client *c, const struct ry_cqe *cqe, const uint8_t *want, uint64_t bytes)
 {
 	const struct ry_slot *slot = rig_slot(c, cqe);
@@ -278,4 +308,11 @@ bool rig_is_idle(struct rig *r)
 	for (uint16_t i = 0; i < c->n_rails; i++)
 		is_idle &= !c->rails[i].inflight_bytes;
 	return is_idle && !stat_get(&c->counters->leases) && !stat_get(&c->counters->quarantined_bytes);
+}
+
+bool rig_settle(struct rig *r)
+{
+	for (uint64_t end = r->now_ns + 2000000000ull; r->now_ns < end && !rig_is_idle(r);)
+		rig_step(r);
+	return rig_is_idle(r);
 }

@@ -62,11 +62,20 @@ struct ry_cqe rig_put(struct rig *r, struct client *c, const char *key, const ui
 	uint32_t stripe_bytes, uint32_t flags);
 struct ry_cqe rig_read(
 	struct rig *r, struct client *c, const char *key, uint64_t offset, uint64_t length, uint32_t flags);
+/* The same without waiting: submits with an absolute deadline (0 = the default); returns the ticket. */
+uint64_t rig_submit_read(struct rig *r, struct client *c, const char *key, uint64_t offset, uint64_t length,
+	uint32_t flags, uint64_t deadline_ns);
+void rig_cancel(struct rig *r, struct client *c, uint64_t ticket);
+/* Puts an object of rig_fill(seed) through r->client, in stripes of RIG_STRIPE_BYTES; returns its bytes, to be freed.
+ */
+uint8_t *rig_object(struct rig *r, const char *key, uint64_t bytes, uint64_t seed);
 /* Whether the lease of a good completion shows exactly these bytes. */
 bool rig_same(const struct client *c, const struct ry_cqe *cqe, const uint8_t *want, uint64_t bytes);
 void rig_release(struct rig *r, struct client *c, uint32_t lease_id);
 /* No segment, byte, read, lease or put is accounted for any more. */
 bool rig_is_idle(struct rig *r);
+/* Steps until it is, for at most two virtual seconds. */
+bool rig_settle(struct rig *r);
 
 #ifdef __cplusplus
 }
