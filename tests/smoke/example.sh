@@ -9,7 +9,7 @@ build_example() {
 	local cflags libs
 	cflags=$(pkg-config --cflags railyard) && libs=$(pkg-config --libs railyard) || return 1
 	# shellcheck disable=SC2086
-	cc -std=c11 -Wall -Wextra -Werror $cflags "$tree/examples/read_object.c" -o "$tmp/example" $libs "-Wl,-rpath,$build/control/client"
+	cc -std=c11 -Wall -Wextra -Werror $cflags "$tree/docs/examples/stream_object.c" -o "$tmp/example" $libs "-Wl,-rpath,$build/control/client"
 }
 
 needs_no_dpdk() {

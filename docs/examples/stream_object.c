@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads one object into a file: read_object KEY FILE.
+ * Reads one object into a file: stream_object KEY FILE.
  *
  * The socket is $RAILYARD_SOCKET or the default. Objects larger than the read arena arrive in verified batches, in
- * order; what FILE gets is a correct prefix even where the read fails later. Build: cc -std=c11 read_object.c
+ * order; what FILE gets is a correct prefix even where the read fails later. Build: cc -std=c11 stream_object.c
  * $(pkg-config --cflags --libs railyard)
  */
 #include <inttypes.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* control_poll: what the control lcore does, in order; and its thread body. */
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -201,7 +200,6 @@ void control_run(struct control *c)
 	int fd = epoll_create1(EPOLL_CLOEXEC);
 	uint64_t idle_since_ns = 0;
 
-	pthread_setname_np(pthread_self(), "ry-control");
 	epoll_ctl(fd, EPOLL_CTL_ADD, c->d.waker->event_fd, &ev);
 	while (!c->want_stop) {
 		uint64_t now_ns = clock_ns();
