@@ -10,6 +10,7 @@ static void refuse(
 static bool take_key(struct op *op, const struct ry_slot *slot, const struct ry_sqe *sqe);
 static void cancel(struct control *c, struct client_state *cs, uint64_t ticket);
 static void dispatch(struct control *c, struct op *op);
+static void abort_xfer(struct control *c, struct xfer *x, uint32_t status);
 
 void op_start(struct control *c, struct client_state *cs, const struct ry_sqe *sqe)
 {
@@ -201,7 +202,7 @@ void op_abort(struct control *c, struct op *op, uint32_t status)
 {
 	switch (op->state) {
 	case OP_XFER:
-		xfer_fail(c, op->xfer, status, RY_RAIL_NONE, NULL);
+		abort_xfer(c, op->xfer, status);
 		break;
 	case OP_QUIET:
 		break; /* ends when its source is quiet; the status is known already */
@@ -213,6 +214,21 @@ void op_abort(struct control *c, struct op *op, uint32_t status)
 			op_fail(c, op, op->is_sent && op->kind == RY_OP_DELETE ? RY_ERR_UNKNOWN_OUTCOME : status,
 				RY_RAIL_NONE, NULL);
 	}
+}
+
+static void abort_xfer(struct control *c, struct xfer *x, uint32_t status)
+{
+	unsigned n_used = 0, n_finished = 0;
+	char cause[RY_CAUSE_MAX_BYTES];
+
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		n_used += x->rails[r].n_segments || x->rails[r].n_out;
+		n_finished += x->rails[r].n_segments && !x->rails[r].n_out;
+	}
+	snprintf(cause, sizeof(cause), "%s: %u of %u rails had finished, %" PRIu64 " of %" PRIu64 " bytes had landed",
+		status == RY_ERR_TIMEOUT ? "the deadline passed" : "cancelled", n_finished, n_used, x->landed_bytes,
+		x->total_bytes);
+	xfer_fail(c, x, status, RY_RAIL_NONE, cause);
 }
 
 static void cancel(struct control *c, struct client_state *cs, uint64_t ticket)
