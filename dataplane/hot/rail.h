@@ -52,6 +52,7 @@ struct rail {
 	uint32_t n_serve;         /* requests accepted and unfinished, and */
 	uint64_t serve_bytes;     /* their bytes */
 	struct seg_fifo closing;  /* DONE received, WR_INV to be posted */
+	struct seg_fifo probes;   /* to be posted */
 	struct seg_fifo landed;   /* to be hashed */
 	struct seg_fifo finished; /* to be handed back */
 	uint32_t free_top;
@@ -64,6 +65,8 @@ struct rail {
 	struct qp *qps[RAIL_QPS_MAX];
 	struct serve_req *serve_free;
 	struct serve_req serve_reqs[RAIL_SERVE_MAX];
+
+	uint8_t *probe_bytes; /* PROBE_BYTES of pattern, read only */
 
 	/* ---- statistics: written by the lcore, read by anyone ---- */
 	alignas(64) struct rail_counters counters;
@@ -117,6 +120,20 @@ static inline uint8_t *window_resolve(
 	return w->addr + offset;
 }
 
+/* Bytes for a window that does not take them: sunk, and counted unless they were the request's half of a PING. */
+static inline void window_sunk(struct rail *r, uint32_t key, uint64_t bytes)
+{
+	if (key != WIRE_PROBE_KEY)
+		stat_add(&r->counters.late_dropped_bytes, bytes);
+}
+
+/* ---- probe_hot.c: PING and PONG, the proof that a pair's data path works ---- */
+unsigned probe_post(struct rail *r);
+void probe_serve(struct rail *r, struct qp *qp, const struct wire_ping *ping);
+void probe_pong(struct rail *r, struct qp *qp, const struct wire_msg *msg);
+/* The window is closed: whether the right bytes came back. */
+bool probe_is_good(const struct rail *r, const struct segment *s);
+
 /* ---- verify_hot.c ---- */
 /* Hashes landed segments, at most snap->verify_turn_bytes; moves them to rail->finished. Returns how many finished. */
 unsigned verify_burst(struct rail *r);
@@ -145,6 +162,8 @@ static inline bool serve_pending(const struct rail *r)
  * (cancel, fence, lost QPs) ---- */
 /* Takes segments from the work ring into their QP's held queue. */
 unsigned request_take(struct rail *r);
+/* Opens the window of the segment's slot under a fresh key. */
+void request_bind_window(struct rail *r, struct segment *s);
 /* Posts WR_INV for segments whose DONE came. */
 unsigned request_post_closing(struct rail *r);
 /* The segment is at its end: to be handed back with this status. */

@@ -42,7 +42,8 @@ static unsigned reap(struct rail *r)
 				dispatch(r, wc[i].qp, wc[i].msg);
 			break;
 		case WC_WRITE:
-			serve_written(r, wc[i].ctx);
+			if (likely(wc[i].ctx != NULL)) /* a probe's bytes wait for nobody */
+				serve_written(r, wc[i].ctx);
 			break;
 		case WC_INV:
 			request_closed(r, wc[i].ctx);
@@ -68,6 +69,12 @@ static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 	case WIRE_DONE:
 	case WIRE_BUSY:
 		request_answer(r, qp, msg);
+		break;
+	case WIRE_PING:
+		probe_serve(r, qp, (const struct wire_ping *)msg);
+		break;
+	case WIRE_PONG:
+		probe_pong(r, qp, msg);
 		break;
 	default:
 		stat_add(&r->counters.protocol_errors, 1);

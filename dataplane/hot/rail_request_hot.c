@@ -12,7 +12,6 @@ struct read_msg {
 };
 
 static void build(struct rail *r, struct segment *s, struct read_msg *m, struct wr *wr);
-static void bind_window(struct rail *r, struct segment *s);
 static void posted(struct rail *r, struct segment *s);
 static void unpost(struct rail *r, struct segment *s);
 static unsigned post_qp(struct rail *r, struct qp *qp);
@@ -28,6 +27,9 @@ unsigned request_take(struct rail *r)
 		if (s->kind == SEG_VERIFY) {
 			s->state = SEG_LANDED;
 			seg_push(&r->landed, s);
+		} else if (unlikely(s->kind == SEG_PROBE) && !s->qp->is_down) {
+			s->state = SEG_HELD;
+			seg_push(&r->probes, s);
 		} else if (unlikely(s->qp->is_down)) {
 			request_finish(r, s, RY_ERR_RAIL);
 		} else if (unlikely(__atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))) {
@@ -45,6 +47,8 @@ unsigned request_post(struct rail *r)
 {
 	unsigned n = request_post_closing(r);
 
+	if (unlikely(r->probes.n))
+		n += probe_post(r);
 	if (!r->n_held)
 		return n;
 	for (uint16_t i = 0; i < r->n_qps && r->n_held; i++) {
@@ -91,7 +95,7 @@ static void build(struct rail *r, struct segment *s, struct read_msg *m, struct 
 	uint16_t len = (uint16_t)(sizeof(m->read) + s->n_parts * sizeof(m->parts[0]));
 	uint64_t window_offset = 0;
 
-	bind_window(r, s);
+	request_bind_window(r, s);
 	s->request_id = r->next_request++ << WINDOW_SLOT_BITS | s->slot;
 	m->read = (struct wire_read){
 		.h = {.type = s->kind == SEG_PULL ? WIRE_PULL : WIRE_READ,
@@ -116,14 +120,16 @@ static void build(struct rail *r, struct segment *s, struct read_msg *m, struct 
 	wr[1] = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = m, .len_bytes = len};
 }
 
-static void bind_window(struct rail *r, struct segment *s)
+void request_bind_window(struct rail *r, struct segment *s)
 {
 	struct window *w = &r->windows[s->slot];
 
 	w->addr = s->dst;
 	w->len_bytes = s->len_bytes;
 	w->qp = s->qp;
-	w->key = ++r->window_salt << WINDOW_SLOT_BITS | s->slot;
+	if (unlikely(!(++r->window_salt << WINDOW_SLOT_BITS)))
+		r->window_salt++; /* key 0 is WIRE_PROBE_KEY */
+	w->key = r->window_salt << WINDOW_SLOT_BITS | s->slot;
 	w->state = WINDOW_BOUND;
 }
 

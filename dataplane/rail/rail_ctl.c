@@ -13,8 +13,10 @@
 
 #define WORK_ENTRIES 4096u
 #define EVENT_ENTRIES 16384u /* >= every segment control has (checked there) */
+#define PROBE_SEED 0x9e3779b97f4a7c15ull
 #define ADOPT_ENTRIES 1024u
 
+static uint8_t *probe_pattern(void);
 static int make_rings(struct rail *r);
 static int make_wakeup(struct rail *r);
 
@@ -43,7 +45,8 @@ int rail_create(const struct rail_conf *conf, uint16_t idx, const struct rail_de
 	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++)
 		r->free_slots[r->free_top++] = (uint16_t)(RAIL_ACTIVE_MAX - 1 - i);
 	serve_init(r);
-	rc = make_rings(r);
+	r->probe_bytes = probe_pattern();
+	rc = r->probe_bytes ? make_rings(r) : -ENOMEM;
 	if (!rc)
 		rc = make_wakeup(r);
 	if (!rc)
@@ -56,6 +59,19 @@ int rail_create(const struct rail_conf *conf, uint16_t idx, const struct rail_de
 	r->write_max_bytes = r->attr.write_max_bytes;
 	*out = r;
 	return 0;
+}
+
+/* The same on every node, so that each side can tell what comes back. */
+static uint8_t *probe_pattern(void)
+{
+	uint64_t x = PROBE_SEED;
+	uint8_t *p = malloc(PROBE_BYTES);
+
+	for (uint32_t i = 0; p && i < PROBE_BYTES; i++) {
+		x = x * 6364136223846793005ull + 1442695040888963407ull;
+		p[i] = (uint8_t)(x >> 56);
+	}
+	return p;
 }
 
 static int make_rings(struct rail *r)
@@ -92,6 +108,7 @@ void rail_destroy(struct rail *r)
 	spsc_free(r->work);
 	spsc_free(r->events);
 	spsc_free(r->adopt);
+	free(r->probe_bytes);
 	free(r);
 }
 

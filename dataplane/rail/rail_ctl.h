@@ -2,9 +2,9 @@
 /*
  * A rail as control, conn and the daemon's main see it: open, start, hand work, drain, stop.
  *
- * Control reaches a rail in three ways only: the SPSC work ring, the want words (cancel scan, stop), and a pointer to an immutable
- * snapshot. A rail reaches control in two: the SPSC event ring and its counters. Conn reaches a rail by the SPSC adopt ring, and reads each QP's
- * state word. Nothing else is shared.
+ * Control reaches a rail in three ways only: the SPSC work ring, the want words (cancel scan, stop), and a pointer to
+ * an immutable snapshot. A rail reaches control in two: the SPSC event ring and its counters. Conn reaches a rail by
+ * the SPSC adopt ring, and reads each QP's state word. Nothing else is shared.
  */
 #ifndef RY_RAIL_CTL_H
 #define RY_RAIL_CTL_H
@@ -24,18 +24,18 @@ extern "C" {
 
 #define RAIL_ACTIVE_MAX 256u /* segments and windows a rail has at a time */
 #define RAIL_QPS_MAX 256u
-#define RAIL_SERVE_MAX 512u  /* requests of peers a rail holds at a time */
-#define RAIL_CREDITS 24u     /* READs a peer may have outstanding on one QP; a credit includes its CANCEL */
+#define RAIL_SERVE_MAX 512u /* requests of peers a rail holds at a time */
+#define RAIL_CREDITS 24u    /* READs a peer may have outstanding on one QP; a credit includes its CANCEL */
 
 /* Immutable while published; built by control, freed after every rail has acknowledged a later generation. */
 struct rail_snapshot {
 	uint32_t generation;
-	uint32_t serve_max_requests;    /* per QP */
-	uint64_t serve_max_bytes;       /* accepted and unfinished, per rail */
+	uint32_t serve_max_requests; /* per QP */
+	uint64_t serve_max_bytes;    /* accepted and unfinished, per rail */
 	uint64_t fence_timeout_ns;
-	uint64_t spin_ns;               /* before sleeping; UINT64_MAX = never sleep */
-	uint64_t verify_turn_bytes;     /* hashed per turn */
-	uint64_t serve_turn_bytes;      /* posted per turn */
+	uint64_t spin_ns;           /* before sleeping; UINT64_MAX = never sleep */
+	uint64_t verify_turn_bytes; /* hashed per turn */
+	uint64_t serve_turn_bytes;  /* posted per turn */
 };
 
 struct rail_deps {
@@ -78,10 +78,11 @@ uint32_t rail_seen_generation(const struct rail *rail);
 /* ---- conn thread ---- */
 const struct transport_ops *rail_ops(const struct rail *rail);
 const struct transport_attr *rail_attr(const struct rail *rail);
-/* Hands a QP to the lcore; -EAGAIN when the ring is full. QP_ADOPTED or QP_FAILED follows, and conn's waker is kicked. */
+/* Hands a QP to the lcore; -EAGAIN when the ring is full. QP_ADOPTED or QP_FAILED follows, and conn's waker is kicked.
+ */
 int rail_adopt(struct rail *rail, struct qp *qp);
-/* Takes it back: the lcore fails what it still has on it, then sets QP_RELEASED and kicks conn. Control must have promised first that
- * it hands out no more segments for this QP. */
+/* Takes it back: the lcore fails what it still has on it, then sets QP_RELEASED and kicks conn. Control must have
+ * promised first that it hands out no more segments for this QP. */
 int rail_release(struct rail *rail, struct qp *qp);
 enum qp_state qp_state(const struct qp *qp);
 /* Why a FAILED QP failed: enum wc_status. */

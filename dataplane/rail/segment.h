@@ -28,12 +28,14 @@ struct qp;
 struct window;
 struct segment;
 
-#define SEG_PARTS_MAX 8u /* = WIRE_PARTS_MAX */
+#define PROBE_BYTES (64u << 10) /* a small probe passes where data fails: MTU, one bad lane */
+#define SEG_PARTS_MAX 8u        /* = WIRE_PARTS_MAX */
 
 enum seg_kind {
 	SEG_READ = 1,   /* reader side: READ at the peer */
 	SEG_PULL = 2,   /* store side: PULL from the writer */
 	SEG_VERIFY = 3, /* hash what is left of `job`; nothing moves */
+	SEG_PROBE = 4,  /* PING: PROBE_BYTES each way over the data path, outside credits and budgets; lands at dst */
 };
 
 enum seg_state {

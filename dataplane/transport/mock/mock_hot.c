@@ -203,7 +203,7 @@ static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *
 	uint8_t *dst = window_resolve(rail, &q->peer->base, e->key, e->offset + e->pos_bytes, n_bytes);
 
 	if (unlikely(!dst))
-		stat_add(&rail->counters.late_dropped_bytes, n_bytes);
+		window_sunk(rail, e->key, n_bytes);
 	else if (m->want_copy)
 		memcpy(dst, e->src + e->pos_bytes, n_bytes);
 	e->pos_bytes += n_bytes;

@@ -148,7 +148,7 @@ static void settle(struct rail *r, struct tcp_qp *q, uint32_t bytes, bool is_lan
 	q->rx_left -= bytes;
 	q->rx_offset += bytes;
 	if (unlikely(!is_landed && bytes))
-		stat_add(&r->counters.late_dropped_bytes, bytes);
+		window_sunk(r, q->rx_key, bytes);
 }
 
 /* Consumes the stage as far as it is complete; what is left moves to its front. */
