@@ -2,7 +2,8 @@
 /*
  * The daemon's configuration: YAML by schema (libcyaml), every value with its unit, unknown keys refused.
  *
- * Loaded by main before any thread exists and by `railyard config-check`; immutable afterwards. docs/config.md describes every key.
+ * Loaded by main before any thread exists and by `railyard config-check`; immutable afterwards. docs/config.md
+ * describes every key.
  */
 #ifndef RY_CONFIG_H
 #define RY_CONFIG_H
@@ -44,6 +45,11 @@ enum config_tier {
 	TIER_PINNED = 1,
 };
 
+enum config_admission {
+	ADMISSION_REJECT = 0,
+	ADMISSION_QUEUE = 1,
+};
+
 enum config_idle {
 	IDLE_ADAPTIVE = 0,
 	IDLE_SPIN = 1,
@@ -69,10 +75,13 @@ struct config {
 	uint64_t put_arena_bytes;
 	uint32_t ring_entries;
 	uint32_t max_clients;
-	uint32_t max_reads;          /* node */
+	uint32_t max_reads; /* node */
 	uint32_t client_max_reads;
 	uint64_t inflight_max_bytes; /* node */
 	uint64_t client_inflight_max_bytes;
+	enum config_admission admission;
+	uint64_t admission_wait_ns;
+	uint32_t admission_queue_max;
 	uint64_t registered_max_bytes; /* all arenas */
 	uint32_t segment_bytes;
 	uint64_t one_rail_max_bytes;
@@ -110,7 +119,8 @@ int config_load(const char *path, struct config *out, struct config_error *err);
 /* The checks alone, for a configuration made in memory. */
 int config_check(const struct config *c, struct config_error *err);
 
-/* "4MiB", "125MB/s", "50us", "2s" -> bytes, bytes per second, nanoseconds. A number without its unit is refused (0 needs none). 0 or -EINVAL. */
+/* "4MiB", "125MB/s", "50us", "2s" -> bytes, bytes per second, nanoseconds. A number without its unit is refused (0
+ * needs none). 0 or -EINVAL. */
 int parse_bytes(const char *text, uint64_t *out);
 int parse_rate(const char *text, uint64_t *out);
 int parse_duration(const char *text, uint64_t *out);

@@ -61,6 +61,7 @@ bool control_poll(struct control *c, uint64_t now_ns)
 	n += take_api(c);
 	n += rings_take(c);
 	n += meta_pump(c);
+	n += admit_pump(c);
 	n += hand_out(c);
 	if (now_ns >= c->housekeeping_at_ns)
 		n += housekeeping(c);

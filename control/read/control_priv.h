@@ -60,6 +60,7 @@ struct rail_state {
 	uint64_t turnround_ns; /* of control itself, see estimate.c */
 	uint64_t window_start_ns;
 	uint64_t window_bytes;
+	uint64_t landed_ns; /* of the last segment, or when the rail was given work again */
 	bool want_kick;
 	bool want_cancel_scan;
 };
@@ -201,6 +202,7 @@ enum op_state {
 	OP_WAIT = 2,  /* for a metadata reply */
 	OP_DESC = 3,  /* for a descriptor */
 	OP_XFER = 4,  /* for its transfer */
+	OP_ADMIT = 6, /* READ: for a budget */
 	OP_QUIET = 5, /* PUT: for its source to be quiet */
 };
 
@@ -232,6 +234,9 @@ struct op {
 	uint64_t length;
 	uint64_t arg;
 	struct desc *desc;
+	uint64_t admit_until_ns; /* OP_ADMIT */
+	uint64_t need_bytes;     /* OP_ADMIT: for these; 0 = for a place among the reads */
+	bool was_queued;
 	struct xfer *xfer;
 	uint64_t cursor; /* LIST */
 	/* PUT */
@@ -271,6 +276,7 @@ struct client_state {
 	uint64_t inflight_bytes; /* charged */
 	bool want_wake;
 	TAILQ_HEAD(, op) ops;
+	TAILQ_HEAD(, op) admit_queue; /* reads that wait for a budget, in order */
 	uint32_t lease_next;
 	uint32_t n_leases;
 	struct lease *leases; /* LEASES_PER_CLIENT */
@@ -358,6 +364,9 @@ struct control {
 	struct stripe_job *free_jobs;
 	uint32_t n_segs_free;
 	uint32_t n_jobs_free;
+	uint32_t n_admit_waiting;   /* OP_ADMIT, all clients */
+	uint32_t next_admit;        /* whose turn it is, in live */
+	bool want_admit;            /* something was released */
 	struct op_list quiet_ops;   /* OP_QUIET */
 	struct meta_buf *meta_bufs; /* META_TX_MAX */
 	struct meta_buf *meta_free[META_TX_MAX];
@@ -411,12 +420,15 @@ uint64_t ops_expire(struct control *c);
 void op_cause(struct op *op, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- admit.c ---- */
-/* Charges a transfer to node and client; RY_ERR_BUDGET with the numbers in op->cause. */
-uint32_t admit_read(struct control *c, struct op *op, uint64_t bytes);
+/* A read enters: counted in the budgets of reads, or queued, or failed. true: go on now. */
+bool admit_enter(struct control *c, struct op *op);
+/* Charges its bytes to node and client, or queues or fails the op. true: charged. */
+bool admit_bytes(struct control *c, struct op *op, uint64_t bytes);
+/* The releases of the two. */
+void admit_leave(struct control *c, struct op *op);
 void admit_release(struct control *c, struct xfer *x);
-void admit_op_release(struct control *c, struct client_state *cs);
-/* Counts of reads, at submit. */
-uint32_t admit_op(struct control *c, struct client_state *cs);
+/* Lets queued reads in while budgets have room; clients take turns. Returns how many. */
+unsigned admit_pump(struct control *c);
 
 /* ---- lookup.c ---- */
 uint16_t lookup_home(const struct control *c, const void *key, uint16_t key_bytes);

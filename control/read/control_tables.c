@@ -46,6 +46,7 @@ static int make_clients(struct control *c)
 		struct client_state *cs = &c->clients[i];
 
 		TAILQ_INIT(&cs->ops);
+		TAILQ_INIT(&cs->admit_queue);
 		cs->leases = calloc(LEASES_PER_CLIENT, sizeof(*cs->leases));
 		cs->slot_busy = calloc(RY_RING_ENTRIES_MAX, 1);
 		if (!cs->leases || !cs->slot_busy)

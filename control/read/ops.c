@@ -105,8 +105,6 @@ static bool take_key(struct op *op, const struct ry_slot *slot, const struct ry_
 
 static void dispatch(struct control *c, struct op *op)
 {
-	uint32_t status;
-
 	if (!c->config->is_reader || !c->config->n_stores) {
 		op_fail(c, op, RY_ERR_NO_RAIL, RY_RAIL_NONE,
 			"this node is no reader or knows no store: see `stores` and `roles` in its configuration");
@@ -115,15 +113,8 @@ static void dispatch(struct control *c, struct op *op)
 	switch (op->kind) {
 	case RY_OP_READ:
 		stat_add(&c->counters->reads_submitted, 1);
-		status = admit_op(c, op->cs);
-		if (status) {
-			op_cause(op, "%u reads in flight on the node, %u of this client: see reader.max_reads",
-				c->inflight_reads, op->cs->n_reads);
-			op_fail(c, op, status, RY_RAIL_NONE, NULL);
-			return;
-		}
-		op->is_charged = true;
-		lookup_start(c, op);
+		if (admit_enter(c, op))
+			lookup_start(c, op);
 		break;
 	case RY_OP_LOOKUP:
 		lookup_start(c, op);
@@ -177,8 +168,7 @@ void op_end(struct control *c, struct op *op, const struct xfer *x, const struct
 		stat_add(op->status == RY_OK ? &c->counters->puts_ok : &c->counters->puts_failed, 1);
 	if (op->status == RY_ERR_BUDGET)
 		stat_add(&c->counters->budget_refusals, 1);
-	if (op->is_charged)
-		admit_op_release(c, op->cs);
+	admit_leave(c, op);
 	rings_complete(c, op, x, cqe);
 	op->desc = NULL;
 	if (d && d->carrier == op)
@@ -191,10 +181,15 @@ void op_unlink_wait(struct control *c, struct op *op)
 {
 	if (!op->is_in_wait)
 		return;
-	if (op->state == OP_DESC)
+	if (op->state == OP_DESC) {
 		TAILQ_REMOVE(&op->desc->waiters, op, wait);
-	else
+	} else if (op->state == OP_ADMIT) {
+		TAILQ_REMOVE(&op->cs->admit_queue, op, wait);
+		c->n_admit_waiting--;
+		c->want_admit = true; /* who stood behind it may fit */
+	} else {
 		TAILQ_REMOVE(&c->send_queue, op, wait);
+	}
 	op->is_in_wait = false;
 }
 
@@ -265,10 +260,12 @@ uint64_t ops_expire(struct control *c)
 
 		if (op->state == OP_FREE || op->state == OP_QUIET)
 			continue;
-		if (op->deadline_ns <= c->now_ns)
+		if (op->state == OP_ADMIT && op->admit_until_ns <= c->now_ns && op->admit_until_ns < op->deadline_ns)
+			op_abort(c, op, RY_ERR_BUDGET);
+		else if (op->deadline_ns <= c->now_ns)
 			op_abort(c, op, RY_ERR_TIMEOUT);
 		else
-			next_ns = RTE_MIN(next_ns, op->deadline_ns);
+			next_ns = RTE_MIN(next_ns, op->state == OP_ADMIT ? op->admit_until_ns : op->deadline_ns);
 	}
 	return next_ns;
 }

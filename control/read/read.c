@@ -44,10 +44,8 @@ void read_described(struct control *c, struct op *op)
 	x->is_failover = op->flags & RY_F_FAILOVER;
 	x->is_one_rail = op->flags & RY_F_ONE_RAIL;
 	x->total_bytes = stripes_bytes(d, first, n);
-	status = admit_read(c, op, x->total_bytes);
-	if (status) {
+	if (!admit_bytes(c, op, x->total_bytes)) {
 		xfer_free(c, x);
-		op_fail(c, op, status, RY_RAIL_NONE, NULL);
 		return;
 	}
 	x->is_charged = true;
