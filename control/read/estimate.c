@@ -27,6 +27,7 @@ void estimate_restart(struct control *c, struct rail_state *rs)
 {
 	rs->window_start_ns = c->now_ns;
 	rs->window_bytes = 0;
+	rs->landed_ns = c->now_ns;
 }
 
 void estimate_done(struct control *c, struct rail_state *rs, const struct segment *s)
@@ -40,6 +41,7 @@ void estimate_done(struct control *c, struct rail_state *rs, const struct segmen
 		rs->min_latency_at_ns = c->now_ns;
 	}
 	rs->turnround_ns = RTE_MAX(rs->turnround_ns, c->now_ns - s->done_ns);
+	rs->landed_ns = RTE_MAX(rs->landed_ns, s->landed_ns);
 	rs->window_bytes += s->len_bytes;
 	if (elapsed_ns < GOODPUT_WINDOW_NS)
 		return;

@@ -5,6 +5,9 @@
  */
 #include "read/control_priv.h"
 
+static bool is_tail(struct control *c);
+static unsigned feed_tail(struct control *c);
+static uint64_t drain_ns(const struct control *c, uint16_t r);
 static unsigned feed_round(struct control *c);
 static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
@@ -27,7 +30,7 @@ unsigned hand_out(struct control *c)
 		return 0;
 	c->turn++;
 	start_ns = clock_ns();
-	while (n < SEGMENTS_MAX && (fed = feed_round(c)) > 0)
+	while (n < SEGMENTS_MAX && (fed = is_tail(c) ? feed_tail(c) : feed_round(c)) > 0)
 		n += fed;
 	c->first_rail = (uint16_t)((c->first_rail + 1) % c->n_rails);
 	if (n)
@@ -35,6 +38,55 @@ unsigned hand_out(struct control *c)
 	check_stuck(c);
 	stat_add(&c->counters->segments_handed, n);
 	return n;
+}
+
+/* The last bytes of the only transfer: what is not handed out yet is less than what the rails may hold. */
+static bool is_tail(struct control *c)
+{
+	const struct xfer *x = TAILQ_FIRST(&c->active);
+	uint64_t depth_bytes = 0;
+
+	if (!x || TAILQ_NEXT(x, work) || x->orphans || x->plan.rr_rail)
+		return false;
+	for (uint16_t r = 0; r < c->n_rails; r++)
+		depth_bytes += x->plan.rail_mask >> r & 1 ? c->rails[r].depth_bytes : 0;
+	return x->plan.unissued_bytes < depth_bytes;
+}
+
+/*
+ * Depths differ from rail to rail; a rail that may hold more would finish later by the difference. So here only the one
+ * that would be finished first takes; the others where it cannot, because what is left is theirs.
+ */
+static unsigned feed_tail(struct control *c)
+{
+	const struct xfer *x = TAILQ_FIRST(&c->active);
+	uint32_t eligible = eligible_now(c, x->peer_idx) & x->plan.rail_mask;
+	uint64_t least_ns = UINT64_MAX;
+	uint16_t least = 0;
+
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		if (!(eligible >> r & 1) || drain_ns(c, r) >= least_ns)
+			continue;
+		least = r;
+		least_ns = drain_ns(c, r);
+	}
+	if (least_ns == UINT64_MAX || !has_room(&c->rails[least]))
+		return 0;
+	return feed_rail(c, least) ? 1 : feed_round(c);
+}
+
+/*
+ * What is in flight counts until its segment is back, but a part of the oldest one has arrived meanwhile. A rail
+ * without a sample counts as one of 1 GB/s, like every other one that is new.
+ */
+static uint64_t drain_ns(const struct control *c, uint16_t r)
+{
+	const struct rail_state *rs = &c->rails[r];
+	uint64_t gone_ns = c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns), all_ns = rs->inflight_bytes;
+
+	if (rs->goodput)
+		all_ns = (uint64_t)((double)rs->inflight_bytes / (double)rs->goodput * 1e9);
+	return all_ns - RTE_MIN(all_ns, gone_ns);
 }
 
 /* One segment for each rail with room: a small object, too, is spread over the rails instead of filling the first. */
