@@ -93,12 +93,17 @@ static void finish_empty(struct control *c, struct op *op)
 	op_end(c, op, NULL, &cqe);
 }
 
-/* Small objects and RY_F_ONE_RAIL use the rail with least in flight; all others every eligible one. */
+/*
+ * Small objects use the rail with least in flight, RY_F_ONE_RAIL always the first, so that several reads of one stream
+ * stay on it; all others use every eligible one.
+ */
 static uint32_t choose_rails(const struct control *c, const struct op *op, uint64_t bytes, uint32_t eligible)
 {
 	int best = -1;
 
-	if (!(op->flags & RY_F_ONE_RAIL) && bytes > c->config->one_rail_max_bytes)
+	if (op->flags & RY_F_ONE_RAIL)
+		return eligible & -eligible;
+	if (bytes > c->config->one_rail_max_bytes)
 		return eligible;
 	for (int r = 0; r < c->n_rails; r++) {
 		if ((eligible >> r & 1) && (best < 0 || c->rails[r].inflight_bytes < c->rails[best].inflight_bytes))
