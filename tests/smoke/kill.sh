@@ -40,6 +40,13 @@ store_rails=('rate: 20MB/s' 'rate: 20MB/s')
 start_pair 2
 check "put" ry put big "$tmp/in"
 
+check_status 1 "a deadline that is too short fails the read" ry get big "$tmp/back" --deadline 150ms --json
+check_json "with TIMEOUT" '.error.status == "TIMEOUT"' "$tmp/check.out"
+check "the budgets are back to zero" wait_for 5 is_idle
+check "the next read is good" ry get big "$tmp/back"
+check "it is byte-exact" same in back
+rm -f "$tmp/back"
+
 check "a read is under way" start_get
 stop_daemon st KILL
 check "kill -9 of the store fails the read in time" fails_within 5
@@ -73,5 +80,7 @@ start_daemon rd
 check "the daemon comes back" await_daemon rd 2
 check "the store still serves" ry get big "$tmp/back"
 check "it is byte-exact" same in back
-stop_pair
+check "SIGTERM ends the reader with 0" stop_daemon rd
+check "and the store" stop_daemon st
+check "their sockets are gone" [ -z "$(ls "$tmp"/*.sock 2>/dev/null)" ]
 smoke_end

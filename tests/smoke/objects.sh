@@ -39,6 +39,14 @@ check "overwrite" ry put a "$tmp/in.b"
 check "the generation grows" grows "$(generation a)" "$before"
 check "get after overwrite" ry get a "$tmp/back"
 check "it is the new content" same in.b back
+range() { # offset, length
+	ry get a "$tmp/range" --offset "$1B" --length "$2B" && tail -c +$(($1 + 1)) "$tmp/in.b" | head -c "$2" | cmp - "$tmp/range"
+}
+for at in "0 1" "1 $((5 * MIB + 6))" "$((STRIPE - 1)) 2" "$((STRIPE + 3)) 100000" "$((5 * MIB + 6)) 1"; do
+	# shellcheck disable=SC2086
+	check "range $at" range $at
+done
+check_status 1 "a range behind the end is refused" ry get a "$tmp/range" --offset 6MiB
 check_status 1 "put-if-absent of an existing key fails" ry put --if-absent a "$tmp/in.a" --json
 check_json "with EXISTS" '.error.status == "EXISTS"' "$tmp/check.out"
 check "and changes nothing" ry get a "$tmp/back"

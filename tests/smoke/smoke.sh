@@ -65,11 +65,12 @@ skip() {
 check() {
 	local what=$1
 	shift
-	if "$@" >"$tmp/check.out" 2>&1 </dev/null; then
+	"$@" >"$tmp/check.out" 2>&1 </dev/null
+	local status=$?
+	if [ $status -eq 0 ]; then
 		ok "$what"
 		return 0
 	fi
-	local status=$?
 	not_ok "$what"
 	echo "# '$*' ended with $status"
 	tail -5 "$tmp/check.out" | sed 's/^/#   /'
@@ -190,12 +191,14 @@ await_daemon() {
 	return 1
 }
 
-# stop_daemon NODE [SIGNAL]: ends it and waits for its end.
+# stop_daemon NODE [SIGNAL]: ends it, waits for its end, returns its exit status.
 stop_daemon() {
-	local pid=${daemon_pid[$1]}
+	local pid=${daemon_pid[$1]} status
 	kill -"${2:-TERM}" "$pid" 2>/dev/null
 	wait "$pid" 2>/dev/null
+	status=$?
 	unset "daemon_pid[$1]"
+	return $status
 }
 
 # start_pair RAILS: store "st" and reader "rd" with RAILS rails each; store_rails, store_lines, reader_lines add configuration.
