@@ -13,6 +13,7 @@ static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static struct segment *from_orphans(struct control *c, struct xfer *x);
 static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
+static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
 static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
@@ -154,6 +155,8 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 
 	if (!plan_next(&x->plan, r, eligible, &p))
 		return NULL;
+	if (p.n_stripes > 1)
+		cut_at_gap(x, &p);
 	s = c->free_segs;
 	c->free_segs = s->owner_next;
 	c->n_segs_free--;
@@ -172,6 +175,21 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 	if (s->want_hash && !s->parts[0].is_whole)
 		attach_job(c, x, s, r);
 	return s;
+}
+
+/* One window covers a message's stripes, so they must follow each other in memory: not so where a lease has several
+ * extents, or a store's object lies scattered. */
+static void cut_at_gap(struct xfer *x, struct plan_piece *p)
+{
+	uint8_t *end = xfer_stripe_addr(x, p->stripe);
+
+	for (uint32_t i = 1; i < p->n_stripes; i++) {
+		end += x->plan.stripe_bytes;
+		if (xfer_stripe_addr(x, p->stripe + i) != end) {
+			plan_cut(&x->plan, p, i);
+			return;
+		}
+	}
 }
 
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p)
@@ -319,7 +337,7 @@ uint32_t eligible_rails(const struct control *c, uint16_t peer_idx)
 		int r = __builtin_ctz(mask);
 
 		mask &= mask - 1;
-		if (health_is_available(&c->health, p->by_rail[r].pair->idx, c->now_ns))
+		if (path_is_eligible(c, &p->by_rail[r]))
 			eligible |= 1u << r;
 	}
 	return eligible;

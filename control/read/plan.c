@@ -81,6 +81,18 @@ bool plan_next(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_pie
 	return false;
 }
 
+void plan_cut(struct plan *p, struct plan_piece *piece, uint32_t n_stripes)
+{
+	for (uint32_t i = n_stripes; i < piece->n_stripes; i++) {
+		uint32_t len = (uint32_t)plan_stripe_len(p->size_bytes, p->stripe_bytes, piece->stripe + i);
+
+		piece->len_bytes -= len;
+		p->unissued_bytes += len;
+	}
+	piece->n_stripes = n_stripes;
+	p->next_stripe = piece->stripe + n_stripes;
+}
+
 /* Full segments while there is plenty; towards the end smaller ones, so that all rails finish within a small one of
  * each other. */
 static uint32_t piece_bytes(const struct plan *p, uint32_t eligible)

@@ -72,6 +72,10 @@ void plan_deal_round_robin(struct plan *p, const uint8_t *hints, uint8_t *rr_rai
 /* The next piece for a rail of `eligible` (a subset of rail_mask that is usable now); false = nothing for it now. */
 bool plan_next(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_piece *out);
 
+/* Cuts a piece of several stripes, the last that plan_next returned, down to its first n_stripes: the memory of those
+ * behind does not follow. */
+void plan_cut(struct plan *p, struct plan_piece *piece, uint32_t n_stripes);
+
 #ifdef __cplusplus
 }
 #endif
