@@ -36,8 +36,10 @@ static void take_back(struct control *c, struct segment *s)
 	struct xfer *x = s->owner;
 
 	unlink_out(x, s);
-	if (s->kind != SEG_VERIFY)
+	if (s->kind != SEG_VERIFY) {
 		release_rail(c, x, s);
+		path_done(c, s);
+	}
 	x->hashed_bytes += s->hashed_bytes;
 	if (x->is_failed) {
 		seg_free(c, s);
@@ -151,6 +153,11 @@ static void came_bad(struct control *c, struct xfer *x, struct segment *s)
 		put_back(c, x, s, (uint64_t)s->retry_us * 1000);
 		return;
 	}
+	if (s->is_expired && x->is_failover) {
+		/* Cancelled by its own deadline; its window is closed, so it may go out again elsewhere. */
+		put_back(c, x, s, 0);
+		return;
+	}
 	if (s->status == RY_ERR_RAIL) {
 		/* Out of plans at once; conn's PAIR_DOWN follows. */
 		health_disconnected(&c->health, s->pair_idx, HEALTH_EV_PATH, c->now_ns);
@@ -175,6 +182,7 @@ static void put_back(struct control *c, struct xfer *x, struct segment *s, uint6
 	x->orphans = s;
 	x->orphans_at_ns = RTE_MAX(x->orphans_at_ns, c->now_ns + delay_ns);
 	x->n_segments--;
+	s->is_expired = 0;
 	xfer_activate(c, x);
 }
 
@@ -188,6 +196,7 @@ static bool refresh(struct control *c, struct xfer *x)
 		return false;
 	op->is_refreshed = true;
 	op->was_cached = false;
+	op->length = op->asked_length; /* the end may be elsewhere now */
 	op->xfer = NULL;
 	x->owner = NULL;
 	xfer_fail(c, x, RY_ERR_STALE_GENERATION, RY_RAIL_NONE, NULL);

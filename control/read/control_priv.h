@@ -41,6 +41,7 @@ extern "C" {
 #define LEASES_PER_CLIENT 4096u
 #define META_SLAB_BYTES (32ull << 20) /* checksums of descriptors, stripe states of transfers */
 #define META_GRANULE 64u
+#define DEADLINE_SCAN_NS 5000000ull
 #define HOUSEKEEPING_NS 1000000ull
 
 struct op;
@@ -61,8 +62,25 @@ struct rail_state {
 	uint64_t window_start_ns;
 	uint64_t window_bytes;
 	uint64_t landed_ns; /* of the last segment, or when the rail was given work again */
+	bool is_draining;   /* by an operator: no new segments */
 	bool want_kick;
 	bool want_cancel_scan;
+};
+
+/* ---- What control knows of one connection; lives as long as the pair, by its index ---- */
+#define PATH_HIST 48u /* buckets of a latency histogram: two per power of two from 1 us on */
+
+struct path {
+	uint32_t epoch; /* of the pair; 0 = none */
+	uint16_t peer_idx;
+	uint16_t rail_idx;
+	bool is_suspect; /* a segment deadline passed and nothing was heard since: out of plans */
+	bool is_killed;  /* MSG_PAIR_KILL is out */
+	uint32_t n_samples;
+	uint32_t hist[PATH_HIST]; /* DONE latency */
+	uint64_t last_done_ns;
+	uint64_t p99_ns; /* of hist, every 32 samples */
+	struct pair_kill kill;
 };
 
 /* ---- Peers: a configured store, or a node that dialled us ---- */
@@ -232,6 +250,7 @@ struct op {
 	uint64_t described_ns;
 	uint64_t offset;
 	uint64_t length;
+	uint64_t asked_length; /* as submitted; READ: UINT64_MAX = to the end, wherever that is */
 	uint64_t arg;
 	struct desc *desc;
 	uint64_t admit_until_ns; /* OP_ADMIT */
@@ -333,6 +352,8 @@ struct control {
 	struct api_call *shutdown;
 	uint64_t shutdown_deadline_ns;
 	struct health health;
+	struct path paths[PAIRS_MAX];
+	uint64_t deadline_scan_ns;
 	struct rail_state rails[RY_RAILS_MAX];
 	uint32_t turn;       /* of the hand-out */
 	uint16_t first_rail; /* round robin of the hand-out */
@@ -488,6 +509,18 @@ void estimate_init(struct control *c);
 /* The rail goes from idle to busy. */
 void estimate_restart(struct control *c, struct rail_state *rs);
 void estimate_done(struct control *c, struct rail_state *rs, const struct segment *s);
+
+/* ---- path.c: segment deadlines, suspicion, evidence ---- */
+void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx);
+void path_down(struct control *c, const struct pair *pair);
+/* A segment came back from its pair. */
+void path_done(struct control *c, const struct segment *s);
+/* Looks for segments over their deadline, every DEADLINE_SCAN_NS. */
+void path_scan(struct control *c);
+/* The time a segment of this size may stay unanswered. */
+uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes);
+/* connected && !suspect && !draining && available */
+bool path_is_eligible(const struct control *c, const struct peer_pair *pp);
 
 /* ---- aggregate.c ---- */
 /* Takes segments back from rails; returns how many. */

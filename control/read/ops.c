@@ -61,7 +61,7 @@ static struct op *op_alloc(struct control *c, struct client_state *cs, const str
 	op->slot = sqe->slot;
 	op->flags = sqe->flags;
 	op->offset = sqe->offset;
-	op->length = sqe->length;
+	op->length = op->asked_length = sqe->length;
 	op->arg = sqe->arg;
 	op->key_bytes = sqe->key_bytes;
 	op->submit_ns = c->now_ns;
