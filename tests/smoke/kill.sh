@@ -35,6 +35,10 @@ has_clients() {
 	[ "$(status_json rd .clients.attached)" -eq "$1" ]
 }
 
+store_is_empty() {
+	[ "$(status_json st .store.used_bytes)" -eq 0 ]
+}
+
 make_file in $((64 * MIB))
 store_rails=('rate: 20MB/s' 'rate: 20MB/s')
 start_pair 2
@@ -80,6 +84,8 @@ start_daemon rd
 check "the daemon comes back" await_daemon rd 2
 check "the store still serves" ry get big "$tmp/back"
 check "it is byte-exact" same in back
+check "remove" ry rm big
+check "no lost connection holds its memory" wait_for 5 store_is_empty
 check "SIGTERM ends the reader with 0" stop_daemon rd
 check "and the store" stop_daemon st
 check "their sockets are gone" [ -z "$(ls "$tmp"/*.sock 2>/dev/null)" ]
