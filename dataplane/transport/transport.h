@@ -21,6 +21,7 @@ extern "C" {
 struct rail;   /* dataplane/hot/rail.h */
 struct qp;     /* dataplane/hot/rail.h */
 struct window; /* dataplane/hot/rail.h */
+struct fault_plan; /* dataplane/transport/mock/fault.h */
 
 #define RY_BURST_MAX 32u
 
@@ -83,6 +84,7 @@ struct mock_conf {
 	uint64_t bandwidth_bytes_per_s; /* 0 = not modelled */
 	uint64_t latency_ns;            /* one way */
 	bool want_copy;                 /* false: bytes are counted, not moved (instruction counts) */
+	const struct fault_plan *faults; /* copied at open; NULL = none */
 };
 
 struct rail_conf {
@@ -116,6 +118,7 @@ struct transport_attr {
 	uint32_t sq_depth;        /* WRs a QP can hold */
 	bool has_windows;         /* false: `quarantine` until DONE or close */
 	bool is_loopback;         /* the rail talks to its own node only (mock) */
+	uint32_t peer_restarts;   /* loopback: how often a fault made the peer another incarnation; written by the lcore before the QPs fail */
 };
 
 typedef uint16_t (*transport_post_fn)(struct rail *rail, const struct wr *wr, uint16_t n);

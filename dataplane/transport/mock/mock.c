@@ -35,6 +35,7 @@ const struct transport_ops mock_ops = {
 static int mock_open(struct rail *rail, const struct rail_conf *conf)
 {
 	struct mock *m;
+	int rc;
 
 	if (conf->mock.bandwidth_bytes_per_s > 1ull << 50)
 		return -EINVAL; /* beyond what the wire's arithmetic holds, and any wire */
@@ -57,6 +58,11 @@ static int mock_open(struct rail *rail, const struct rail_conf *conf)
 	m->scan = 1; /* an end that no scan has seen has 0 */
 	m->epoch_seen = rail->qp_epoch;
 	rail->tr = m;
+	rc = fault_open(rail, m, conf->mock.faults);
+	if (rc) {
+		mock_close(rail);
+		return rc;
+	}
 	rail->attr = (struct transport_attr){
 		.write_max_bytes = MOCK_WRITE_MAX_BYTES,
 		.sq_depth = MOCK_SQ_DEPTH,
@@ -73,6 +79,7 @@ static void mock_close(struct rail *rail)
 	if (!m)
 		return;
 	close(m->timer_fd);
+	fault_close(m);
 	free(m);
 	rail->tr = NULL;
 }
@@ -146,8 +153,12 @@ static int mock_arm(struct rail *rail)
 	/* Acquire: as in mock_poll. A close after this look finds need_wakeup set (waker_prepare came before us). */
 	if (m->epoch_seen != rail->qp_epoch || __atomic_load_n(&m->close_epoch, __ATOMIC_ACQUIRE) != m->close_seen)
 		return -EAGAIN;
-	for (uint32_t i = 0; i < m->n_active; i++)
-		due_ns = RTE_MIN(due_ns, next_due_ns(m, m->active[i]));
+	if (__atomic_load_n(&m->fault.want, __ATOMIC_RELAXED)) {
+		due_ns = fault_next_ns(m, rail->now_ns);
+	} else {
+		for (uint32_t i = 0; i < m->n_active; i++)
+			due_ns = RTE_MIN(due_ns, next_due_ns(m, m->active[i]));
+	}
 	if (due_ns == UINT64_MAX)
 		return -1;
 	if (due_ns <= rail->now_ns)
@@ -200,6 +211,7 @@ uint16_t mock_rescan(struct rail *rail, struct wc *wc, uint16_t max)
 	}
 	if (is_complete)
 		m->close_seen = closes;
+	fault_forget(m);
 	return n;
 }
 

@@ -15,8 +15,7 @@ static void activate(struct mock *m, struct mock_qp *q);
 static uint16_t drain(struct rail *rail, struct mock_qp *q, struct wc *wc, uint16_t max, uint32_t *budget);
 static uint16_t drain_invs(struct mock_qp *q, struct wc *wc, uint16_t max);
 static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_ns, uint32_t *budget, uint32_t *n_bytes);
-static bool mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc);
-static bool deliver_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc);
+static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc);
 static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes);
 static void compact(struct mock *m);
 
@@ -115,6 +114,9 @@ uint16_t mock_poll(struct rail *rail, struct wc *wc, uint16_t max)
 	if (unlikely(m->epoch_seen != rail->qp_epoch ||
 		     __atomic_load_n(&m->close_epoch, __ATOMIC_ACQUIRE) != m->close_seen))
 		n = mock_rescan(rail, wc, max);
+	/* Relaxed: fault_turn looks again. Not NULL only while there is a fault plan. */
+	if (unlikely(__atomic_load_n(&m->fault.want, __ATOMIC_RELAXED) && n < max))
+		n += fault_turn(rail, wc + n, max - n);
 	if (!m->n_active || n == max)
 		return n;
 	first = m->turn++ % m->n_active;
@@ -135,13 +137,15 @@ static uint16_t drain(struct rail *rail, struct mock_qp *q, struct wc *wc, uint1
 	while (n < max && q->sq_head != q->sq_tail) {
 		struct mock_wr *e = &q->sq[q->sq_head & (MOCK_SQ_DEPTH - 1)];
 		uint32_t n_bytes;
+		unsigned what;
 
 		if (!is_due(m, e, rail->now_ns, budget, &n_bytes))
 			break;
-		if (mock_deliver(rail, q, e, n_bytes, &wc[n]))
-			n++;
-		if (e->op == WR_WRITE && e->pos_bytes < e->len_bytes)
+		what = mock_deliver(rail, q, e, n_bytes, &wc[n]);
+		n += what & MOCK_FILLED;
+		if (!(what & MOCK_FINISHED))
 			break;
+		q->msg_head += e->op == WR_SEND;
 		q->sq_head++;
 	}
 	return n;
@@ -169,32 +173,34 @@ static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_n
 	return *n_bytes != 0;
 }
 
-/* Every delivery passes here: this is where a fault plan drops, delays, corrupts or repeats. Whether *wc was filled. */
-static bool mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc)
+/* Every delivery passes here: this is where a fault plan drops, delays, corrupts or repeats. Returns enum mock_delivered.
+ */
+static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc)
 {
+	if (unlikely(((struct mock *)rail->tr)->fault.plan))
+		return fault_deliver(rail, q, e, n_bytes, wc);
 	stat_add(&rail->counters.wire_tx_bytes, n_bytes);
 	stat_add(&rail->counters.wire_rx_bytes, n_bytes);
 	if (e->op == WR_SEND)
-		return deliver_message(rail, q, e, wc);
+		return mock_message(rail, q, e, wc);
 	deliver_slice(rail, q, e, n_bytes);
 	if (e->pos_bytes < e->len_bytes)
-		return false;
+		return 0;
 	*wc = (struct wc){.op = WC_WRITE, .qp = &q->base, .ctx = e->ctx, .len_bytes = e->len_bytes};
-	return true;
+	return MOCK_FILLED | MOCK_FINISHED;
 }
 
-static bool deliver_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc)
+unsigned mock_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc)
 {
-	q->msg_head++;
 	if (unlikely(q->peer->is_down))
-		return false;
+		return MOCK_FINISHED;
 	if (unlikely(wire_msg_check(e->src, e->len_bytes) != RY_OK)) {
 		stat_add(&rail->counters.protocol_errors, 1);
 		mock_down(q->peer, WC_ERR_PROTOCOL, wc);
-		return true;
+		return MOCK_FILLED | MOCK_FINISHED;
 	}
 	*wc = (struct wc){.op = WC_RECV, .qp = &q->peer->base, .msg = e->src, .len_bytes = e->len_bytes};
-	return true;
+	return MOCK_FILLED | MOCK_FINISHED;
 }
 
 static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes)

@@ -12,6 +12,7 @@
 #include <stdalign.h>
 
 #include "hot/rail.h"
+#include "transport/mock/fault_priv.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,9 +37,23 @@ struct mock_wr {
 	uint32_t len_bytes;
 	uint32_t pos_bytes; /* delivered */
 	uint8_t op;         /* WR_SEND or WR_WRITE */
-	uint8_t reserved[3];
+	uint8_t fault_state; /* enum mock_fault_state bits, while a plan is in force */
+	uint16_t faults;     /* WRITE: bit i = entry i of the plan spoils it */
 };
 static_assert(sizeof(struct mock_wr) == 64, "one line");
+
+enum mock_fault_state {
+	MOCK_BEGUN = 1u << 0, /* WRITE: counted, and entries have chosen it */
+	MOCK_LATE = 1u << 1,  /* WRITE: waits until its window is closed */
+	MOCK_AGAIN = 1u << 2, /* SEND: was handed over once already */
+};
+static_assert(FAULT_ENTRIES_MAX <= 16, "bits of mock_wr.faults");
+
+/* What a delivery comes to, as bits. */
+enum mock_delivered {
+	MOCK_FILLED = 1u << 0,   /* *wc was filled */
+	MOCK_FINISHED = 1u << 1, /* nothing of it is left: the queue moves on */
+};
 
 /* One direction of the rail. Exact over any run: what a division leaves is carried in frac. */
 struct mock_wire {
@@ -88,6 +103,7 @@ struct mock {
 	struct mock_wire wires[2];            /* by is_dialler of the sender */
 	struct mock_qp *active[RAIL_QPS_MAX]; /* adopted ends with something to deliver */
 	int timer_fd;
+	struct mock_fault fault;
 	/* written by conn (release) after it set is_closed of an end, read by the lcore (acquire) */
 	alignas(64) uint32_t close_epoch;
 };
@@ -106,6 +122,8 @@ static inline bool mock_has_work(const struct mock_qp *q)
 /* ---- mock_hot.c ---- */
 uint16_t mock_post(struct rail *rail, const struct wr *wr, uint16_t n);
 uint16_t mock_poll(struct rail *rail, struct wc *wc, uint16_t max);
+/* A SEND reaches the other end; result as mock_deliver. */
+unsigned mock_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc);
 
 /* ---- mock.c, out of line for mock_hot.c ---- */
 /* QPs came, went, or lost their peer: rebuilds the active list without touching one that left. Returns completions
