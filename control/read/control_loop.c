@@ -124,6 +124,7 @@ static unsigned housekeeping(struct control *c)
 		c->next_deadline_ns = ops_expire(c);
 	if (c->d.store && store_housekeep(c->d.store, c->now_ns))
 		n++;
+	path_scan(c);
 	put_serve_housekeep(c);
 	rings_reap_detached(c);
 	if (c->shutdown)
@@ -181,6 +182,7 @@ uint64_t control_next_timer(const struct control *c)
 	uint64_t at = c->next_deadline_ns;
 	bool want_tick = c->shutdown || !TAILQ_EMPTY(&c->send_queue) || c->n_quieting || c->n_put_waits;
 	const struct xfer *x;
+	bool is_moving = false;
 
 	for (uint32_t i = 0; !want_tick && i < c->n_live; i++)
 		want_tick = c->live[i]->detach != NULL;
@@ -190,6 +192,10 @@ uint64_t control_next_timer(const struct control *c)
 		want_tick |= x->orphans != NULL;
 	if (want_tick && c->housekeeping_at_ns < at)
 		at = c->housekeeping_at_ns;
+	TAILQ_FOREACH (x, &c->used_xfers, link)
+		is_moving |= x->n_out != 0;
+	if (is_moving && c->deadline_scan_ns < at)
+		at = c->deadline_scan_ns;
 	if (c->n_putins && c->now_ns + 1000000000 < at)
 		at = c->now_ns + 1000000000; /* idle puts expire */
 	return at;

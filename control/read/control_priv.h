@@ -79,6 +79,7 @@ struct path {
 	uint32_t n_samples;
 	uint32_t hist[PATH_HIST]; /* DONE latency */
 	uint64_t last_done_ns;
+	uint64_t silent_since_ns; /* post of the first unanswered CANCEL's segment since then; 0 = none */
 	uint64_t p99_ns; /* of hist, every 32 samples */
 	struct pair_kill kill;
 };

@@ -41,6 +41,7 @@ void peer_pair_up(struct control *c, struct pair_event *ev)
 	p->incarnation = pair->incarnation;
 	p->pairs[p->n_pairs++] = (struct peer_pair){pair, pair->epoch};
 	p->cause[0] = 0;
+	path_up(c, pair, (uint16_t)(p - c->peers));
 	health_connected(&c->health, pair->idx, pair->epoch);
 	choose_by_rail(p);
 }
@@ -130,6 +131,7 @@ void peer_pair_down(struct control *c, struct pair_event *ev)
 			p->is_used = false;
 		}
 	}
+	path_down(c, pair);
 	ack_down(c, ev);
 }
 

@@ -73,6 +73,7 @@ void request_fence_expired(struct rail *r)
 		rc = r->ops.fence(r, &r->windows[i]);
 		RTE_ASSERT(rc >= 0);
 		s->is_fenced = rc != 0;
+		s->is_silent = 1;
 		stat_add(&r->counters.fences, 1);
 		end_active(r, s, RY_ERR_CANCELLED);
 		if (rc)

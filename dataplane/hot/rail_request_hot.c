@@ -136,7 +136,8 @@ void request_bind_window(struct rail *r, struct segment *s)
 static void posted(struct rail *r, struct segment *s)
 {
 	s->state = SEG_POSTED;
-	s->posted_ns = r->now_ns;
+	/* Relaxed: control looks at it for the segment deadline; nothing else is read with it. */
+	__atomic_store_n(&s->posted_ns, r->now_ns, __ATOMIC_RELAXED);
 	s->qp->credits--;
 	s->qp->n_posted++;
 	r->n_held--;

@@ -80,8 +80,8 @@ struct segment {
 	/* ---- written by control before hand-out; read by the rail ---- */
 	uint8_t kind; /* enum seg_kind */
 	uint8_t n_parts;
-	uint8_t want_hash; /* 0: the descriptor has no checksums */
-	uint8_t reserved0;
+	uint8_t want_hash;  /* 0: the descriptor has no checksums */
+	uint8_t is_expired; /* control's note: its segment deadline passed */
 	uint16_t rail_idx;
 	uint16_t pair_idx;
 	uint32_t len_bytes; /* of all parts */
@@ -104,6 +104,7 @@ struct segment {
 	/* ---- written by the rail until it hands the segment back; read by control afterwards ---- */
 	alignas(64) uint8_t state; /* enum seg_state */
 	uint8_t is_fenced;         /* ended by a fence, not by the peer's DONE: the QP must be rebuilt */
+	uint8_t is_silent;         /* CANCEL was not answered within fence_timeout: path evidence */
 	uint8_t is_busy;           /* the peer answered BUSY: hand out again, nothing failed */
 	uint8_t bad_part;          /* CHECKSUM: which part */
 	uint32_t status;           /* enum ry_status */

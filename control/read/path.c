@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Segment deadlines: how a path that swallows everything is noticed while its sockets and QPs look well.
+ *
+ * A segment may stay unanswered for clamp(8 x p99 of the pair, 100 ms, 2 s) + 8 x its bytes / goodput, counted from the
+ * later of its post and the pair's last DONE (2 s until 32 samples exist). Expiry takes the pair out of plans at once
+ * (suspect) and cancels. An answer clears the suspicion: the store was slow. Silence for fence_timeout is path
+ * evidence: the window is fenced, the pair killed and rebuilt.
+ */
+#include "read/control_priv.h"
+
+#define LIMIT_LEAST_NS 100000000ull
+#define LIMIT_MOST_NS 2000000000ull
+#define SAMPLES_LEAST 32u
+
+static unsigned bucket_of(uint64_t latency_ns);
+static uint64_t bucket_top_ns(unsigned i);
+static void add_sample(struct path *p, uint64_t latency_ns);
+static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
+static void died(struct control *c, struct path *p, uint16_t pair_idx);
+
+void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx)
+{
+	struct path *p = &c->paths[pair->idx];
+
+	memset(p, 0, sizeof(*p));
+	p->epoch = pair->epoch;
+	p->peer_idx = peer_idx;
+	p->rail_idx = pair->rail_idx;
+}
+
+void path_down(struct control *c, const struct pair *pair)
+{
+	struct path *p = &c->paths[pair->idx];
+
+	if (p->epoch == pair->epoch)
+		p->epoch = 0;
+}
+
+/* Two buckets per power of two of microseconds. */
+static unsigned bucket_of(uint64_t latency_ns)
+{
+	uint64_t us = latency_ns / 1000 + 1;
+	unsigned log2 = 63u - (unsigned)__builtin_clzll(us);
+	unsigned half = log2 ? (us >> (log2 - 1)) & 1 : 0;
+
+	return RTE_MIN(2 * log2 + half, PATH_HIST - 1);
+}
+
+static uint64_t bucket_top_ns(unsigned i)
+{
+	uint64_t base = 1000ull << (i / 2);
+
+	return i % 2 ? 2 * base : base + base / 2;
+}
+
+static void add_sample(struct path *p, uint64_t latency_ns)
+{
+	uint64_t below = 0;
+
+	p->hist[bucket_of(latency_ns)]++;
+	if (++p->n_samples % SAMPLES_LEAST)
+		return;
+	for (unsigned i = 0; i < PATH_HIST; i++) {
+		below += p->hist[i];
+		if (below * 100 >= (uint64_t)p->n_samples * 99) {
+			p->p99_ns = bucket_top_ns(i);
+			break;
+		}
+	}
+	if (p->n_samples < 64 * SAMPLES_LEAST)
+		return;
+	/* Half of the past is forgotten, so that a path that changed is seen as it is. */
+	p->n_samples = 0;
+	for (unsigned i = 0; i < PATH_HIST; i++) {
+		p->hist[i] /= 2;
+		p->n_samples += p->hist[i];
+	}
+	p->n_samples = RTE_MAX(p->n_samples / SAMPLES_LEAST, 1u) * SAMPLES_LEAST;
+}
+
+uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes)
+{
+	uint64_t goodput = c->rails[p->rail_idx].goodput;
+	uint64_t wait_ns = p->n_samples < SAMPLES_LEAST ? LIMIT_MOST_NS : RTE_MIN(8 * p->p99_ns, LIMIT_MOST_NS);
+
+	return RTE_MAX(wait_ns, LIMIT_LEAST_NS) + (goodput ? 8ull * len_bytes * 1000000000ull / goodput : 0);
+}
+
+void path_done(struct control *c, const struct segment *s)
+{
+	struct path *p = &c->paths[s->pair_idx];
+
+	if (p->epoch != s->owner_aux || !s->posted_ns)
+		return; /* of a connection that is gone, or never posted */
+	if (s->is_silent) {
+		/* Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does. */
+		if (!p->silent_since_ns)
+			p->silent_since_ns = s->posted_ns;
+		if (s->is_expired || c->now_ns - p->silent_since_ns > path_limit_ns(c, p, s->len_bytes))
+			died(c, p, s->pair_idx);
+		return;
+	}
+	if (!s->landed_ns)
+		return;
+	p->last_done_ns = s->landed_ns;
+	p->silent_since_ns = 0;
+	add_sample(p, s->landed_ns - s->posted_ns);
+	if (unlikely(p->is_suspect && !p->is_killed)) {
+		p->is_suspect = false;
+		stat_add(&c->counters->slow_stores, 1);
+	}
+}
+
+void path_scan(struct control *c)
+{
+	struct xfer *x, *next;
+
+	if (c->now_ns < c->deadline_scan_ns)
+		return;
+	c->deadline_scan_ns = c->now_ns + DEADLINE_SCAN_NS;
+	for (x = TAILQ_FIRST(&c->used_xfers); x; x = next) {
+		next = TAILQ_NEXT(x, link);
+		for (struct segment *s = x->segs; s && !x->is_failed; s = s->owner_next) {
+			struct path *p = &c->paths[s->pair_idx];
+			uint64_t from_ns = __atomic_load_n(&s->posted_ns, __ATOMIC_RELAXED);
+
+			if (s->kind == SEG_VERIFY || s->is_expired || !from_ns || p->epoch != s->owner_aux)
+				continue;
+			from_ns = RTE_MAX(from_ns, p->last_done_ns);
+			if (c->now_ns > from_ns && c->now_ns - from_ns > path_limit_ns(c, p, s->len_bytes))
+				expire(c, x, s, p);
+		}
+	}
+}
+
+static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p)
+{
+	char cause[RY_CAUSE_MAX_BYTES];
+
+	p->is_suspect = true;
+	s->is_expired = 1;
+	stat_add(&c->counters->segments_expired, 1);
+	if (!x->is_failover) {
+		snprintf(cause, sizeof(cause), "rail %s: stripe %u got no answer within %" PRIu64 " ms",
+			c->config->rails[s->rail_idx].name, s->parts[0].stripe_idx,
+			path_limit_ns(c, p, s->len_bytes) / 1000000);
+		xfer_fail(c, x, RY_ERR_TIMEOUT, s->rail_idx, cause); /* cancels all of its segments, this one too */
+		return;
+	}
+	__atomic_store_n(&s->cancel_want, 1, __ATOMIC_RELAXED); /* ordered by rail_cancel_scan */
+	c->rails[s->rail_idx].want_cancel_scan = true;
+}
+
+/* Silence: out of plans, closed, built anew. Once per connection. */
+static void died(struct control *c, struct path *p, uint16_t pair_idx)
+{
+	if (p->is_killed)
+		return;
+	p->is_suspect = p->is_killed = true;
+	stat_add(&c->counters->paths_silent, 1);
+	p->kill = (struct pair_kill){
+		.m = {MSG_PAIR_KILL}, .pair_idx = pair_idx, .pair_epoch = p->epoch, .reason = WIRE_BYE_REBUILD};
+	spsc_push(c->d.to_conn, &p->kill);
+	c->want_conn_kick = true;
+}
+
+bool path_is_eligible(const struct control *c, const struct peer_pair *pp)
+{
+	const struct path *p = &c->paths[pp->pair->idx];
+
+	return !p->is_suspect && !c->rails[p->rail_idx].is_draining &&
+	       health_is_available(&c->health, pp->pair->idx, c->now_ns);
+}
