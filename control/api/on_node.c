@@ -72,6 +72,7 @@ void on_config(struct request *r)
 	json_object_set_new(result, "stores", stores);
 	add_section(result, SECTION_READER, c);
 	add_section(result, SECTION_STORE, c);
+	add_section(result, SECTION_HEALTH, c);
 	add_section(result, SECTION_TIMEOUTS, c);
 	request_reply(r, result);
 }

@@ -27,6 +27,7 @@ void config_defaults(struct config *c)
 	config_section_defaults(SECTION_NODE, c);
 	config_section_defaults(SECTION_READER, c);
 	config_section_defaults(SECTION_STORE, c);
+	config_section_defaults(SECTION_HEALTH, c);
 	config_section_defaults(SECTION_TIMEOUTS, c);
 }
 
@@ -106,6 +107,8 @@ static int convert(const struct raw_config *raw, struct config *c, struct proble
 		rc = convert_section(SECTION_READER, &raw->reader, c, "reader.", p);
 	if (rc == 0)
 		rc = convert_section(SECTION_STORE, &raw->store, c, "store.", p);
+	if (rc == 0)
+		rc = convert_section(SECTION_HEALTH, &raw->health, c, "health.", p);
 	if (rc == 0)
 		rc = convert_section(SECTION_TIMEOUTS, &raw->timeouts, c, "timeouts.", p);
 	return rc;

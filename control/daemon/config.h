@@ -35,6 +35,15 @@ struct config_store {
 	struct config_endpoint endpoints[RY_RAILS_MAX];
 };
 
+/* The breaker's parameters; health/rail_health.h explains them. */
+struct rail_health_params {
+	uint32_t error_threshold;     /* failures that open a pair */
+	uint32_t error_window_secs;   /* a failure later than this after the last one starts the count anew */
+	uint32_t cooldown_secs;       /* first pause; doubled only by a failed trial */
+	uint32_t probe_interval_secs; /* between probes while Open; 0 = none, only the trial */
+	uint32_t flap_secs;           /* a trip this soon after a close is answered by a longer silence; 0 = never */
+};
+
 enum config_policy {
 	POLICY_ADAPTIVE = 0,
 	POLICY_ROUND_ROBIN = 1,
@@ -95,6 +104,9 @@ struct config {
 	uint32_t max_objects;
 	uint32_t store_max_requests_per_qp;
 	uint64_t store_max_inflight_bytes; /* requests accepted and unfinished, per node; split over its rails */
+
+	/* health */
+	struct rail_health_params health;
 
 	/* times */
 	uint64_t fence_timeout_ns;

@@ -194,8 +194,10 @@ static int check_reader(const struct config *c, struct problem *p)
 
 static int check_times(const struct config *c, struct problem *p)
 {
-	int rc = check_ranges(SECTION_TIMEOUTS, c, "timeouts.", p);
+	int rc = check_ranges(SECTION_HEALTH, c, "health.", p);
 
+	if (rc == 0)
+		rc = check_ranges(SECTION_TIMEOUTS, c, "timeouts.", p);
 	if (rc < 0)
 		return rc;
 	if (c->keepalive_dead_ns <= c->keepalive_ns)

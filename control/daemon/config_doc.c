@@ -47,6 +47,7 @@ void config_print_doc(FILE *out)
 	print_section(out, SECTION_ENDPOINTS, "`stores[].endpoints`", "");
 	print_section(out, SECTION_READER, "`reader`", "");
 	print_section(out, SECTION_STORE, "`store`", "");
+	print_section(out, SECTION_HEALTH, "`health`", "The Half-Open breaker of every pair (docs/health.md).");
 	print_section(out, SECTION_TIMEOUTS, "`timeouts`", "");
 }
 

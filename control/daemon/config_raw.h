@@ -43,6 +43,10 @@ struct raw_timeouts {
 	CONFIG_TIMEOUT_KEYS(RAW_FIELD)
 };
 
+struct raw_health {
+	CONFIG_HEALTH_KEYS(RAW_FIELD)
+};
+
 struct raw_config {
 	CONFIG_NODE_KEYS(RAW_FIELD)
 	char **roles;
@@ -53,6 +57,7 @@ struct raw_config {
 	uint32_t n_stores;
 	struct raw_reader reader;
 	struct raw_store_role store;
+	struct raw_health health;
 	struct raw_timeouts timeouts;
 };
 

@@ -30,11 +30,12 @@ static bool is_auto(const struct config_row *row, const char *text);
 #define ENDPOINT_ROW(...) ROW(SECTION_ENDPOINTS, struct raw_endpoint, struct config_endpoint, __VA_ARGS__)
 #define READER_ROW(...) ROW(SECTION_READER, struct raw_reader, struct config, __VA_ARGS__)
 #define STORE_ROW(...) ROW(SECTION_STORE, struct raw_store_role, struct config, __VA_ARGS__)
+#define HEALTH_ROW(...) ROW(SECTION_HEALTH, struct raw_health, struct config, __VA_ARGS__)
 #define TIMEOUT_ROW(...) ROW(SECTION_TIMEOUTS, struct raw_timeouts, struct config, __VA_ARGS__)
 
 const struct config_row config_rows[] = {CONFIG_NODE_KEYS(NODE_ROW) CONFIG_RAIL_KEYS(RAIL_ROW)
 		CONFIG_STORES_KEYS(STORES_ROW) CONFIG_ENDPOINT_KEYS(ENDPOINT_ROW) CONFIG_READER_KEYS(READER_ROW)
-			CONFIG_STORE_KEYS(STORE_ROW) CONFIG_TIMEOUT_KEYS(TIMEOUT_ROW)};
+			CONFIG_STORE_KEYS(STORE_ROW) CONFIG_HEALTH_KEYS(HEALTH_ROW) CONFIG_TIMEOUT_KEYS(TIMEOUT_ROW)};
 const uint32_t config_n_rows = sizeof(config_rows) / sizeof(config_rows[0]);
 
 const char *config_section_name(enum config_section section)
@@ -46,6 +47,7 @@ const char *config_section_name(enum config_section section)
 		[SECTION_ENDPOINTS] = "endpoints",
 		[SECTION_READER] = "reader",
 		[SECTION_STORE] = "store",
+		[SECTION_HEALTH] = "health",
 		[SECTION_TIMEOUTS] = "timeouts",
 	};
 

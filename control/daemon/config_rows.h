@@ -25,8 +25,9 @@ enum config_section {
 	SECTION_ENDPOINTS = 3, /* in struct config_endpoint */
 	SECTION_READER = 4,    /* in struct config, like those that follow */
 	SECTION_STORE = 5,
-	SECTION_TIMEOUTS = 6,
-	SECTION_COUNT = 7,
+	SECTION_HEALTH = 6,
+	SECTION_TIMEOUTS = 7,
+	SECTION_COUNT = 8,
 };
 
 enum config_kind {

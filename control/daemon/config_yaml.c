@@ -33,6 +33,7 @@ static unsigned distance(const char *a, const char *b);
 #define ENDPOINT_TEXT(key, ...) TEXT(struct raw_endpoint, key)
 #define READER_TEXT(key, ...) TEXT(struct raw_reader, key)
 #define STORE_TEXT(key, ...) TEXT(struct raw_store_role, key)
+#define HEALTH_TEXT(key, ...) TEXT(struct raw_health, key)
 #define TIMEOUT_TEXT(key, ...) TEXT(struct raw_timeouts, key)
 
 /* A list of `entry`, at most `most` long, with its length in n_<list>. */
@@ -62,6 +63,7 @@ static const cyaml_schema_field_t rail_fields[] = {CONFIG_RAIL_KEYS(RAIL_TEXT) C
 static const cyaml_schema_value_t rail_schema = {CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct raw_rail, rail_fields)};
 static const cyaml_schema_field_t reader_fields[] = {CONFIG_READER_KEYS(READER_TEXT) CYAML_FIELD_END};
 static const cyaml_schema_field_t store_role_fields[] = {CONFIG_STORE_KEYS(STORE_TEXT) CYAML_FIELD_END};
+static const cyaml_schema_field_t health_fields[] = {CONFIG_HEALTH_KEYS(HEALTH_TEXT) CYAML_FIELD_END};
 static const cyaml_schema_field_t timeout_fields[] = {CONFIG_TIMEOUT_KEYS(TIMEOUT_TEXT) CYAML_FIELD_END};
 static const cyaml_schema_value_t role_schema = {CYAML_VALUE_STRING(CYAML_FLAG_POINTER, char, 0, TEXT_MAX)};
 
@@ -71,6 +73,7 @@ static const cyaml_schema_field_t config_fields[] = {
 	LIST(struct raw_config, stores, store_schema, sizeof(struct raw_store), CONFIG_STORES_MAX),
 	CYAML_FIELD_MAPPING("reader", CYAML_FLAG_OPTIONAL, struct raw_config, reader, reader_fields),
 	CYAML_FIELD_MAPPING("store", CYAML_FLAG_OPTIONAL, struct raw_config, store, store_role_fields),
+	CYAML_FIELD_MAPPING("health", CYAML_FLAG_OPTIONAL, struct raw_config, health, health_fields),
 	CYAML_FIELD_MAPPING("timeouts", CYAML_FLAG_OPTIONAL, struct raw_config, timeouts, timeout_fields),
 	CYAML_FIELD_END,
 };
@@ -241,7 +244,7 @@ static yaml_node_t *step(yaml_document_t *doc, yaml_node_t *node, const char *pa
 
 const char *config_nearest_key(enum config_section section, const char *word)
 {
-	static const char *const lists[] = {"roles", "rails", "stores", "reader", "store", "timeouts"};
+	static const char *const lists[] = {"roles", "rails", "stores", "reader", "store", "health", "timeouts"};
 	const char *best = NULL;
 	unsigned best_distance = (unsigned)strlen(word) / 2 + 1;
 	unsigned d;

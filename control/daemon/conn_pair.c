@@ -8,7 +8,7 @@
 #include "daemon/log.h"
 
 static uint16_t join_node(struct conn *c, uint64_t node_id);
-static void end_former_incarnation(struct conn *c, const struct wire_hello *h);
+static void end_former_incarnation(struct conn *c, const struct link *of, const struct wire_hello *h);
 static bool step_join(struct conn *c, struct link *l);
 static bool adopt_qps(struct conn *c, struct link *l, bool *did);
 static void say_ready(struct conn *c, struct link *l);
@@ -101,8 +101,7 @@ void link_identify(struct conn *c, struct link *l, const struct wire_hello *h)
 	memcpy(l->pair.rail_name, h->rail_name, sizeof(l->pair.rail_name));
 	l->peer_credits = h->read_credits;
 	l->peer_idx = join_node(c, h->node_id);
-	if (!l->pair.is_self)
-		end_former_incarnation(c, h);
+	end_former_incarnation(c, l, h);
 }
 
 /* There are as many slots as links, so there always is one. */
@@ -124,12 +123,12 @@ static uint16_t join_node(struct conn *c, uint64_t node_id)
 }
 
 /* A node that says hello with a new incarnation has died meanwhile, even if its old sockets look alive from here. */
-static void end_former_incarnation(struct conn *c, const struct wire_hello *h)
+static void end_former_incarnation(struct conn *c, const struct link *of, const struct wire_hello *h)
 {
 	for (uint32_t i = 0; i < c->n_live; i++) {
 		struct link *l = &c->links[c->live[i]];
 
-		if (l->pair.is_self || l->peer_idx == PAIRS_MAX || l->pair.node_id != h->node_id ||
+		if (l->pair.is_self != of->pair.is_self || l->peer_idx == PAIRS_MAX || l->pair.node_id != h->node_id ||
 			l->pair.incarnation == h->incarnation)
 			continue;
 		link_down(c, l, RY_ERR_PEER_RESTARTED, 0, "node %s restarted", l->pair.node_name);

@@ -5,6 +5,7 @@
 
 #include "daemon/log.h"
 
+static uint64_t self_incarnation(const struct conn *c);
 static void introduce(struct conn *c, struct link *l, const struct wire_hello *h);
 static struct meta_buf *carry(struct conn *c, struct meta_buf *b, struct link *to);
 static void deliver(struct conn *c, struct link *from, struct meta_buf *b);
@@ -24,6 +25,7 @@ void self_dial(struct conn *c, struct dialler *d)
 	a->twin = b;
 	b->twin = a;
 	hello_fill(c, d->rail_idx, WIRE_CONN_BOOTSTRAP, &h);
+	h.incarnation = self_incarnation(c);
 	introduce(c, a, &h);
 	introduce(c, b, &h);
 	for (uint16_t i = 0; i < a->pair.n_qps && a->state == LINK_JOINING; i++) {
@@ -31,6 +33,18 @@ void self_dial(struct conn *c, struct dialler *d)
 		if (a->state == LINK_JOINING)
 			link_add_qp(c, b, i, -1);
 	}
+}
+
+/* This node, as often as a fault plan of any of its rails restarted it. */
+static uint64_t self_incarnation(const struct conn *c)
+{
+	uint64_t incarnation = c->deps.incarnation;
+
+	for (uint16_t r = 0; r < c->deps.config->n_rails; r++) {
+		/* Relaxed: the rail wrote it before it released QP_FAILED, which is why we are here. */
+		incarnation += __atomic_load_n(&rail_attr(c->deps.rails[r])->peer_restarts, __ATOMIC_RELAXED);
+	}
+	return incarnation;
 }
 
 static void introduce(struct conn *c, struct link *l, const struct wire_hello *h)

@@ -2,8 +2,8 @@
 /*
  * The control lcore: client rings -> admit -> lookup -> plan -> hand out -> aggregate -> commit, and the store's index.
  *
- * One thread runs control_poll; it neither allocates, nor logs per operation, nor blocks. Other threads reach it by ring only. Reads of its counters and
- * gauges are relaxed and allowed from any thread.
+ * One thread runs control_poll; it neither allocates, nor logs per operation, nor blocks. Other threads reach it by
+ * ring only. Reads of its counters and gauges are relaxed and allowed from any thread.
  */
 #ifndef RY_CONTROL_H
 #define RY_CONTROL_H
@@ -21,6 +21,7 @@
 extern "C" {
 #endif
 
+struct journal;
 struct control; /* opaque; control/read/control_priv.h */
 
 struct control_deps {
@@ -29,15 +30,16 @@ struct control_deps {
 	uint64_t incarnation;
 	struct rail **rails;
 	struct source_table *sources;
-	struct store *store;         /* NULL without the store role */
-	struct rte_ring *to_conn;    /* control produces */
+	struct store *store;      /* NULL without the store role */
+	struct rte_ring *to_conn; /* control produces */
 	struct rte_ring *from_conn;
 	struct rte_ring *to_api;
 	struct rte_ring *from_api;
-	struct waker *waker;         /* control's own */
+	struct waker *waker; /* control's own */
 	struct waker *conn_waker;
 	struct waker *api_waker;
 	struct control_counters *counters;
+	struct journal *journal; /* control writes, api reads */
 	uint64_t spin_ns;
 	int socket_id;
 };
@@ -54,17 +56,18 @@ uint64_t control_next_timer(const struct control *c);
 /* ---- api <-> control ---- */
 enum api_op {
 	API_ATTACH = 1,   /* client = a new one; answered at once, status tells */
-	API_DETACH = 2,   /* client's connection closed; answered when control has let go of it (after DONE or fence of all its segments) */
+	API_DETACH = 2,   /* client's connection closed; answered when control has let go of it (after DONE or fence of
+			     all its segments) */
 	API_SHUTDOWN = 3, /* refuse new work, finish or cancel within drain_ns, then answer and end control_run */
 	API_PLAN = 4,     /* explain: size_bytes, stripe_bytes, offset, length -> plan */
 	API_RAIL_INFO = 5 /* per rail: eligible pairs, depth, goodput -> rails */
 };
 
 struct api_rail_info {
-	uint64_t depth_bytes;     /* current limit */
+	uint64_t depth_bytes; /* current limit */
 	uint64_t inflight_bytes;
 	uint64_t goodput_bytes_per_s; /* EWMA, 0 = no sample */
-	uint64_t latency_ns;      /* EWMA of DONE latency */
+	uint64_t latency_ns;          /* EWMA of DONE latency */
 	uint32_t pairs_up;
 };
 

@@ -262,6 +262,7 @@ static int make_control(struct node *n, struct text *t)
 		.conn_waker = &n->conn_waker,
 		.api_waker = &n->api_waker,
 		.counters = &n->counters,
+		.journal = &n->journal,
 		.spin_ns = n->spin_ns,
 		.socket_id = (int)rte_socket_id(),
 	};

@@ -19,6 +19,7 @@
 #include "daemon/conn.h"
 #include "daemon/control.h"
 #include "daemon/work.h"
+#include "health/journal.h"
 #include "mem/mem.h"
 #include "rail/rail_ctl.h"
 #include "store/store.h"
@@ -67,6 +68,7 @@ struct node {
 	alignas(64) struct waker work_waker;
 	/* written by the control lcore, read by anyone */
 	alignas(64) struct control_counters counters;
+	struct journal journal;
 };
 
 /* 0, or -errno with `message` filled: what, where, why, what to do. */

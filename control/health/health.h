@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whether a pair may carry user data. Control lcore only; time is an argument.
+ * Whether a pair may carry user data: the breaker of its two rails, and what is known of the connection it runs on.
  *
- * This version knows connected and disconnected. The interface is that of the Half-Open breaker, which replaces the
- * body: planners ask health_is_available (pure, never mutates), whoever sends a probe asks health_admit, and every
- * outcome is told once per connection.
+ * Control lcore only; time is an argument. A breaker (rail_health.h) belongs to a configured pair (local rail, endpoint
+ * of a store) and outlives its connections; pairs that peers dialled have none and are available while connected. A
+ * connection that follows a loss which nobody announced, or that belongs to a paused breaker, is connected only after a
+ * full-size PING came back (proven).
  */
 #ifndef RY_HEALTH_H
 #define RY_HEALTH_H
@@ -12,45 +13,60 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/config.h"
 #include "daemon/msg.h"
+#include "health/rail_health.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum health_evidence {
-	HEALTH_EV_PATH = 1,  /* retry or RNR exceeded, connect failure, segment deadline: feeds the pair */
-	HEALTH_EV_LOCAL = 2, /* port or device: the rail is disconnected, the breaker untouched */
-	HEALTH_EV_PEER = 3,  /* the peer restarted or said BYE: peer health, not rail health */
-	HEALTH_EV_FLUSH = 4, /* consequence of another error: no evidence */
-};
-
-enum health_grant_kind {
-	HEALTH_REFUSED = 0,
-	HEALTH_NORMAL = 1,
-	HEALTH_PROBE = 2,
-	HEALTH_TRIAL = 3,
-};
-
-/* What admit returns; only the same token can settle the probe it armed. */
-struct health_token {
-	uint8_t kind; /* enum health_grant_kind */
-	uint16_t pair_idx;
-	uint32_t epoch;
+/* What is known of one connection, by the index of its pair. */
+struct health_conn {
+	uint32_t epoch;   /* 0 = not connected */
+	uint16_t breaker; /* RAIL_MAP_NONE = none */
+	bool is_proven;
 };
 
 struct health {
-	uint32_t connected_epoch[PAIRS_MAX]; /* 0 = disconnected */
+	struct health_conn conns[PAIRS_MAX];
+	uint16_t breaker_of[CONFIG_STORES_MAX][RY_RAILS_MAX]; /* RAIL_MAP_NONE = no such pair */
+	bool wants_proof[PAIRS_MAX]; /* by breaker: its last connection was lost without a BYE */
+	struct rail_health breakers;
 };
 
-void health_init(struct health *h);
-void health_connected(struct health *h, uint16_t pair_idx, uint32_t epoch);
-void health_disconnected(struct health *h, uint16_t pair_idx, enum health_evidence why, uint64_t now_ns);
-bool health_is_available(const struct health *h, uint16_t pair_idx, uint64_t now_ns);
-struct health_token health_admit(struct health *h, uint16_t pair_idx, uint64_t now_ns);
-void health_cancel_probe(struct health *h, struct health_token token, uint64_t now_ns);
-void health_success(struct health *h, struct health_token token, uint64_t now_ns);
-void health_failure(struct health *h, struct health_token token, enum health_evidence why, uint64_t now_ns);
+/* Lays out the breakers of all configured pairs. 0, or -errno with err filled. */
+int health_init(struct health *h, const struct config *config, struct rail_map_error *err);
+
+/* A connection is up; false: it is not proven, send a PING before any data. */
+bool health_connected(struct health *h, const struct pair *pair);
+/* It is gone, or known to be useless. `fault` may be NULL (announced, or its own doing). Path evidence counts once per
+ * connection. */
+void health_lost(
+	struct health *h, uint16_t pair_idx, bool is_announced, const struct rail_fault *fault, uint64_t now_ns);
+
+/* Pure: connected, proven, and its breaker closed. */
+static inline bool health_is_available(const struct health *h, uint16_t pair_idx)
+{
+	const struct health_conn *c = &h->conns[pair_idx];
+
+	return c->epoch && c->is_proven &&
+	       (c->breaker == RAIL_MAP_NONE || rail_health_is_available(&h->breakers, c->breaker));
+}
+
+/* Whether a PING should go out on this connection now: it waits for its proof, or its breaker is due. */
+bool health_wants_ping(const struct health *h, uint16_t pair_idx, uint64_t now_ns);
+/* The token of a PING that is about to go out; REFUSED: do not send. */
+struct rail_token health_ask(struct health *h, uint16_t pair_idx, uint64_t now_ns);
+/* It came back whole, or did not (path evidence), or never reached the wire (fault NULL). */
+void health_pinged(struct health *h, uint16_t pair_idx, struct rail_token token, bool is_good,
+	const struct rail_fault *fault, uint64_t now_ns);
+
+/* Store and local rail of a breaker. */
+void health_names(const struct health *h, uint16_t breaker, uint16_t *store_idx, uint16_t *rail_idx);
+
+/* When health_wants_ping of this connection may become true by itself; UINT64_MAX = never. */
+uint64_t health_due_ns(const struct health *h, uint16_t pair_idx, uint64_t now_ns);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,7 @@
 
 #include "health/rail_health_priv.h"
 
-#define PROBE_LEASE_NS NS_PER_S
+#define PROBE_LEASE_NS RAIL_NS_PER_S
 #define RTT_LONG_NS (100u * 1000u * 1000u)
 #define RTT_PER_LEASE 10u
 
@@ -27,7 +27,7 @@ static void release(struct rail_health *h, struct rail_breaker *p, uint64_t now_
 
 static uint64_t secs(uint32_t s)
 {
-	return s * NS_PER_S;
+	return s * RAIL_NS_PER_S;
 }
 
 static struct rail_breaker *known(struct rail_health *h, uint16_t pair_idx)

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "daemon/config.h" /* struct rail_health_params */
 #include "health/mapping.h"
 
 #ifdef __cplusplus
@@ -26,15 +27,6 @@ extern "C" {
 
 #define RAIL_COOLDOWN_MAX_SECS 300u
 #define RAIL_TRANSITIONS_KEPT 64u
-
-/* The keys of these names; rail_health_check_params holds the ranges. */
-struct rail_health_params {
-	uint32_t error_threshold;     /* failures that open a pair */
-	uint32_t error_window_secs;   /* a failure later than this after the last one starts the count anew */
-	uint32_t cooldown_secs;       /* first pause; doubled only by a failed trial */
-	uint32_t probe_interval_secs; /* between probes while Open; 0 = none, only the trial */
-	uint32_t flap_secs;           /* a trip this soon after a close is answered by a longer silence; 0 = never */
-};
 
 enum rail_state {
 	RAIL_CLOSED = 0,

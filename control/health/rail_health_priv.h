@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define NS_PER_S UINT64_C(1000000000)
+#define RAIL_NS_PER_S UINT64_C(1000000000)
 
 /* A clock that stands still or jumps back lets no time pass. */
 static inline uint64_t rail_elapsed(uint64_t now_ns, uint64_t then_ns)
@@ -48,7 +48,7 @@ static inline bool rail_is_due(const struct rail_health_params *params, const st
 	if (now_ns >= p->resume_ns)
 		return true;
 	return rail_is_probed(params, p) &&
-	       rail_elapsed(now_ns, p->last_probe_ns) >= params->probe_interval_secs * NS_PER_S;
+	       rail_elapsed(now_ns, p->last_probe_ns) >= params->probe_interval_secs * RAIL_NS_PER_S;
 }
 
 /* The time since the last one is booked to from; when that is a running or expired pause, its resume_ns must still be

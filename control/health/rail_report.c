@@ -119,7 +119,7 @@ uint64_t rail_health_due_ns(const struct rail_health *h, uint16_t pair_idx)
 		return p->lease_end_ns ? p->lease_end_ns : UINT64_MAX;
 	if (!rail_is_probed(&h->params, p))
 		return p->resume_ns;
-	next = rail_later(p->last_probe_ns, h->params.probe_interval_secs * NS_PER_S);
+	next = rail_later(p->last_probe_ns, h->params.probe_interval_secs * RAIL_NS_PER_S);
 	return next < p->resume_ns ? next : p->resume_ns;
 }
 

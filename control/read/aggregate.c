@@ -35,6 +35,10 @@ static void take_back(struct control *c, struct segment *s)
 {
 	struct xfer *x = s->owner;
 
+	if (unlikely(s->kind == SEG_PROBE)) {
+		prober_done(c, s);
+		return;
+	}
 	unlink_out(x, s);
 	if (s->kind != SEG_VERIFY) {
 		release_rail(c, x, s);
@@ -68,7 +72,7 @@ static void unlink_out(struct xfer *x, struct segment *s)
 /* The one release of what give() charged. */
 static void release_rail(struct control *c, struct xfer *x, struct segment *s)
 {
-	struct rail_state *rs = &c->rails[s->rail_idx];
+	struct rail_ctx *rs = &c->rails[s->rail_idx];
 	struct xfer_rail *xr = &x->rails[s->rail_idx];
 
 	rs->inflight_bytes -= s->len_bytes;
@@ -160,7 +164,7 @@ static void came_bad(struct control *c, struct xfer *x, struct segment *s)
 	}
 	if (s->status == RY_ERR_RAIL) {
 		/* Out of plans at once; conn's PAIR_DOWN follows. */
-		health_disconnected(&c->health, s->pair_idx, HEALTH_EV_PATH, c->now_ns);
+		path_broken(c, s);
 		if (x->is_failover) {
 			if (!x->is_one_rail)
 				x->plan.rail_mask |= eligible_rails(c, x->peer_idx);

@@ -20,6 +20,7 @@ static bool has_input(struct control *c);
 int control_create(const struct control_deps *deps, struct control **out)
 {
 	struct control *c = calloc(1, sizeof(*c));
+	struct rail_map_error err;
 	int rc;
 
 	if (!c)
@@ -29,8 +30,8 @@ int control_create(const struct control_deps *deps, struct control **out)
 	c->counters = deps->counters;
 	c->n_rails = deps->config->n_rails;
 	c->next_deadline_ns = UINT64_MAX;
-	health_init(&c->health);
-	rc = tables_create(c);
+	rc = health_init(&c->health, deps->config, &err);
+	rc = rc ? rc : tables_create(c);
 	if (rc) {
 		control_destroy(c);
 		return rc;
@@ -97,7 +98,7 @@ static unsigned take_api(struct control *c)
 	case API_RAIL_INFO:
 		call->n_rails = c->n_rails;
 		for (uint16_t i = 0; i < c->n_rails; i++) {
-			const struct rail_state *rs = &c->rails[i];
+			const struct rail_ctx *rs = &c->rails[i];
 
 			call->rails[i] = (struct api_rail_info){
 				rs->depth_bytes, rs->inflight_bytes, rs->goodput, rs->min_latency_ns, 0};
@@ -125,6 +126,7 @@ static unsigned housekeeping(struct control *c)
 	if (c->d.store && store_housekeep(c->d.store, c->now_ns))
 		n++;
 	path_scan(c);
+	prober_run(c);
 	put_serve_housekeep(c);
 	rings_reap_detached(c);
 	if (c->shutdown)
@@ -196,6 +198,8 @@ uint64_t control_next_timer(const struct control *c)
 		is_moving |= x->n_out != 0;
 	if (is_moving && c->deadline_scan_ns < at)
 		at = c->deadline_scan_ns;
+	if (prober_due_ns(c) < at)
+		at = prober_due_ns(c);
 	if (c->n_putins && c->now_ns + 1000000000 < at)
 		at = c->now_ns + 1000000000; /* idle puts expire */
 	return at;

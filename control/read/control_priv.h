@@ -21,6 +21,7 @@
 
 #include "daemon/control.h"
 #include "health/health.h"
+#include "health/journal.h"
 #include "mem/mem.h"
 #include "read/plan.h"
 
@@ -50,7 +51,7 @@ struct desc;
 struct client_state;
 
 /* ---- Rails as control sees them ---- */
-struct rail_state {
+struct rail_ctx {
 	struct rail *rail;
 	uint64_t inflight_bytes;     /* handed out and not back */
 	uint64_t inflight_max_bytes; /* rail budget */
@@ -67,6 +68,17 @@ struct rail_state {
 	bool want_cancel_scan;
 };
 
+/* ---- Probes under way ---- */
+#define PROBES_MAX 32u
+#define PROBE_LEASE_NS 1000000000ull /* then it is cancelled; the breaker's own lease is rail_health's */
+
+struct probe {
+	bool is_used;
+	struct rail_token token;
+	uint64_t until_ns;
+	struct segment seg;
+};
+
 /* ---- What control knows of one connection; lives as long as the pair, by its index ---- */
 #define PATH_HIST 48u /* buckets of a latency histogram: two per power of two from 1 us on */
 
@@ -76,11 +88,12 @@ struct path {
 	uint16_t rail_idx;
 	bool is_suspect; /* a segment deadline passed and nothing was heard since: out of plans */
 	bool is_killed;  /* MSG_PAIR_KILL is out */
+	bool is_probed;    /* a PING is out */
 	uint32_t n_samples;
 	uint32_t hist[PATH_HIST]; /* DONE latency */
 	uint64_t last_done_ns;
 	uint64_t silent_since_ns; /* post of the first unanswered CANCEL's segment since then; 0 = none */
-	uint64_t p99_ns; /* of hist, every 32 samples */
+	uint64_t p99_ns;          /* of hist, every 32 samples */
 	struct pair_kill kill;
 };
 
@@ -354,8 +367,10 @@ struct control {
 	uint64_t shutdown_deadline_ns;
 	struct health health;
 	struct path paths[PAIRS_MAX];
+	struct probe *probes; /* PROBES_MAX */
+	uint8_t *probe_slab;  /* PROBE_BYTES each */
 	uint64_t deadline_scan_ns;
-	struct rail_state rails[RY_RAILS_MAX];
+	struct rail_ctx rails[RY_RAILS_MAX];
 	uint32_t turn;       /* of the hand-out */
 	uint16_t first_rail; /* round robin of the hand-out */
 	uint16_t n_peers;
@@ -508,8 +523,8 @@ uint32_t eligible_rails(const struct control *c, uint16_t peer_idx);
 /* ---- estimate.c ---- */
 void estimate_init(struct control *c);
 /* The rail goes from idle to busy. */
-void estimate_restart(struct control *c, struct rail_state *rs);
-void estimate_done(struct control *c, struct rail_state *rs, const struct segment *s);
+void estimate_restart(struct control *c, struct rail_ctx *rs);
+void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment *s);
 
 /* ---- path.c: segment deadlines, suspicion, evidence ---- */
 void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx);
@@ -522,6 +537,14 @@ void path_scan(struct control *c);
 uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes);
 /* connected && !suspect && !draining && available */
 bool path_is_eligible(const struct control *c, const struct peer_pair *pp);
+
+/* The pair's QP died under a segment: out of plans until conn's PAIR_DOWN. */
+void path_broken(struct control *c, const struct segment *s);
+
+/* ---- prober.c ---- */
+void prober_run(struct control *c);
+void prober_done(struct control *c, struct segment *s);
+uint64_t prober_due_ns(const struct control *c);
 
 /* ---- aggregate.c ---- */
 /* Takes segments back from rails; returns how many. */

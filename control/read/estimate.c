@@ -12,7 +12,7 @@
 #define GOODPUT_WINDOW_NS 10000000ull
 #define LATENCY_WINDOW_NS 10000000000ull
 
-static void update_depth(struct control *c, struct rail_state *rs);
+static void update_depth(struct control *c, struct rail_ctx *rs);
 
 void estimate_init(struct control *c)
 {
@@ -23,14 +23,14 @@ void estimate_init(struct control *c)
 }
 
 /* The rail was idle: what it did before says nothing about its rate. */
-void estimate_restart(struct control *c, struct rail_state *rs)
+void estimate_restart(struct control *c, struct rail_ctx *rs)
 {
 	rs->window_start_ns = c->now_ns;
 	rs->window_bytes = 0;
 	rs->landed_ns = c->now_ns;
 }
 
-void estimate_done(struct control *c, struct rail_state *rs, const struct segment *s)
+void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment *s)
 {
 	uint64_t latency_ns = s->landed_ns - s->posted_ns;
 	uint64_t elapsed_ns = c->now_ns - rs->window_start_ns;
@@ -52,7 +52,7 @@ void estimate_done(struct control *c, struct rail_state *rs, const struct segmen
 	rs->turnround_ns -= rs->turnround_ns / 8; /* a windowed maximum that forgets */
 }
 
-static void update_depth(struct control *c, struct rail_state *rs)
+static void update_depth(struct control *c, struct rail_ctx *rs)
 {
 	uint64_t bdp = (uint64_t)((double)rs->goodput * (double)(rs->min_latency_ns + rs->turnround_ns) / 1e9 * 1.5);
 

@@ -17,7 +17,7 @@ static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
 static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
-static bool has_room(const struct rail_state *rs);
+static bool has_room(const struct rail_ctx *rs);
 static void check_stuck(struct control *c);
 static uint32_t eligible_now(struct control *c, uint16_t peer_idx);
 
@@ -82,7 +82,7 @@ static unsigned feed_tail(struct control *c)
  */
 static uint64_t drain_ns(const struct control *c, uint16_t r)
 {
-	const struct rail_state *rs = &c->rails[r];
+	const struct rail_ctx *rs = &c->rails[r];
 	uint64_t gone_ns = c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns), all_ns = rs->inflight_bytes;
 
 	if (rs->goodput)
@@ -103,7 +103,7 @@ static unsigned feed_round(struct control *c)
 	return n;
 }
 
-static bool has_room(const struct rail_state *rs)
+static bool has_room(const struct rail_ctx *rs)
 {
 	return rs->inflight_bytes < rs->depth_bytes;
 }
@@ -237,7 +237,7 @@ static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uin
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r)
 {
 	const struct pair *pair = c->peers[x->peer_idx].by_rail[r].pair;
-	struct rail_state *rs = &c->rails[r];
+	struct rail_ctx *rs = &c->rails[r];
 	struct xfer_rail *xr = &x->rails[r];
 
 	s->rail_idx = r;
@@ -346,7 +346,7 @@ uint32_t eligible_rails(const struct control *c, uint16_t peer_idx)
 void hand_out_kick(struct control *c)
 {
 	for (uint16_t r = 0; r < c->n_rails; r++) {
-		struct rail_state *rs = &c->rails[r];
+		struct rail_ctx *rs = &c->rails[r];
 
 		if (rs->want_cancel_scan)
 			rail_cancel_scan(rs->rail);

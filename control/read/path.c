@@ -94,7 +94,8 @@ void path_done(struct control *c, const struct segment *s)
 	if (p->epoch != s->owner_aux || !s->posted_ns)
 		return; /* of a connection that is gone, or never posted */
 	if (s->is_silent) {
-		/* Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does. */
+		/* Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does.
+		 */
 		if (!p->silent_since_ns)
 			p->silent_since_ns = s->posted_ns;
 		if (s->is_expired || c->now_ns - p->silent_since_ns > path_limit_ns(c, p, s->len_bytes))
@@ -158,6 +159,9 @@ static void died(struct control *c, struct path *p, uint16_t pair_idx)
 	if (p->is_killed)
 		return;
 	p->is_suspect = p->is_killed = true;
+	health_lost(&c->health, pair_idx, false,
+		&(struct rail_fault){.evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT, .connection = p->epoch},
+		c->now_ns);
 	stat_add(&c->counters->paths_silent, 1);
 	p->kill = (struct pair_kill){
 		.m = {MSG_PAIR_KILL}, .pair_idx = pair_idx, .pair_epoch = p->epoch, .reason = WIRE_BYE_REBUILD};
@@ -169,6 +173,13 @@ bool path_is_eligible(const struct control *c, const struct peer_pair *pp)
 {
 	const struct path *p = &c->paths[pp->pair->idx];
 
-	return !p->is_suspect && !c->rails[p->rail_idx].is_draining &&
-	       health_is_available(&c->health, pp->pair->idx, c->now_ns);
+	return !p->is_suspect && !c->rails[p->rail_idx].is_draining && health_is_available(&c->health, pp->pair->idx);
+}
+
+void path_broken(struct control *c, const struct segment *s)
+{
+	struct path *p = &c->paths[s->pair_idx];
+
+	if (p->epoch == s->owner_aux)
+		p->is_suspect = true;
 }

@@ -42,7 +42,7 @@ void peer_pair_up(struct control *c, struct pair_event *ev)
 	p->pairs[p->n_pairs++] = (struct peer_pair){pair, pair->epoch};
 	p->cause[0] = 0;
 	path_up(c, pair, (uint16_t)(p - c->peers));
-	health_connected(&c->health, pair->idx, pair->epoch);
+	health_connected(&c->health, pair);
 	choose_by_rail(p);
 }
 
@@ -112,9 +112,12 @@ void peer_pair_down(struct control *c, struct pair_event *ev)
 {
 	const struct pair *pair = ev->pair;
 	uint16_t idx = peer_of_pair(c, pair->idx, pair->epoch);
+	struct rail_fault fault = {.status = ev->status, .connection = pair->epoch};
 	struct peer *p;
 
-	health_disconnected(&c->health, pair->idx, ev->reason ? HEALTH_EV_PEER : HEALTH_EV_PATH, c->now_ns);
+	/* Silence is path evidence; a peer that closed is not this rail's fault. */
+	fault.evidence = ev->status == RY_ERR_TIMEOUT ? RAIL_EV_PATH : RAIL_EV_PEER;
+	health_lost(&c->health, pair->idx, ev->reason != 0, ev->reason ? NULL : &fault, c->now_ns);
 	if (idx != UINT16_MAX) {
 		p = &c->peers[idx];
 		for (uint32_t i = 0; i < p->n_pairs; i++) {

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Transitions of breakers on their way to the log: control writes them down, the api thread prints one line each.
+ *
+ * One producer (control lcore), one consumer (api). When the consumer is too late the newest ones are dropped and
+ * counted; the breaker's own counters stay right.
+ */
+#ifndef RY_HEALTH_JOURNAL_H
+#define RY_HEALTH_JOURNAL_H
+
+#include <stdalign.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "health/rail_health.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define JOURNAL_ENTRIES 256u
+
+struct journal_entry {
+	struct rail_transition what;
+	uint16_t rail_idx;
+	uint16_t store_idx;
+};
+
+struct journal {
+	alignas(64) uint32_t head; /* written by control, read by api */
+	uint32_t n_dropped;        /* written by control, read by api */
+	alignas(64) uint32_t tail; /* written by api, read by control */
+	alignas(64) struct journal_entry entries[JOURNAL_ENTRIES];
+};
+
+/* Control. */
+static inline void journal_push(struct journal *j, const struct journal_entry *e)
+{
+	/* Acquire: partner of the release in journal_pop; the slot was read before we write it. */
+	if (j->head - __atomic_load_n(&j->tail, __ATOMIC_ACQUIRE) == JOURNAL_ENTRIES) {
+		__atomic_store_n(&j->n_dropped, j->n_dropped + 1, __ATOMIC_RELAXED);
+		return;
+	}
+	j->entries[j->head % JOURNAL_ENTRIES] = *e;
+	/* Release: partner of the acquire in journal_pop; the entry is complete. */
+	__atomic_store_n(&j->head, j->head + 1, __ATOMIC_RELEASE);
+}
+
+/* Api. false: nothing there. */
+static inline bool journal_pop(struct journal *j, struct journal_entry *out)
+{
+	if (__atomic_load_n(&j->head, __ATOMIC_ACQUIRE) == j->tail)
+		return false;
+	*out = j->entries[j->tail % JOURNAL_ENTRIES];
+	__atomic_store_n(&j->tail, j->tail + 1, __ATOMIC_RELEASE);
+	return true;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Timer-driven probes: a full-size PING over the pair's own QP, for a connection that must prove itself and for a
+ * breaker that is due. No user data is spent on a pair in doubt, and none is needed to bring it back.
+ */
+#include "read/control_priv.h"
+
+static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp);
+static struct probe *free_probe(struct control *c);
+static void log_transitions(struct control *c);
+
+void prober_run(struct control *c)
+{
+	rail_health_expire(&c->health.breakers, c->now_ns);
+	for (uint16_t i = 0; i < c->config->n_stores; i++) {
+		struct peer *p = &c->peers[i];
+
+		for (uint32_t k = 0; k < p->n_pairs; k++) {
+			uint16_t idx = p->pairs[k].pair->idx;
+
+			if (!c->paths[idx].is_killed && !c->paths[idx].is_probed &&
+				health_wants_ping(&c->health, idx, c->now_ns))
+				ping(c, idx, &p->pairs[k]);
+		}
+	}
+	for (uint32_t i = 0; i < PROBES_MAX; i++) {
+		struct probe *pr = &c->probes[i];
+
+		/* Past its lease the breaker has settled it; CANCEL, then the fence, bring the segment back. */
+		if (pr->is_used && !pr->seg.cancel_want && c->now_ns >= pr->until_ns) {
+			__atomic_store_n(&pr->seg.cancel_want, 1, __ATOMIC_RELAXED); /* ordered by rail_cancel_scan */
+			c->rails[pr->seg.rail_idx].want_cancel_scan = true;
+		}
+	}
+	log_transitions(c);
+}
+
+static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp)
+{
+	struct probe *pr = free_probe(c);
+	struct segment *s;
+
+	if (!pr)
+		return; /* all are out: the next turn tries again, each has a lease */
+	pr->token = health_ask(&c->health, pair_idx, c->now_ns);
+	if (pr->token.kind == RAIL_REFUSED)
+		return;
+	pr->is_used = true;
+	pr->until_ns = c->now_ns + PROBE_LEASE_NS;
+	c->paths[pair_idx].is_probed = true;
+	s = &pr->seg;
+	memset(s, 0, sizeof(*s));
+	s->kind = SEG_PROBE;
+	s->rail_idx = pp->pair->rail_idx;
+	s->pair_idx = pair_idx;
+	s->owner_aux = pp->epoch;
+	s->qp = pp->pair->qps[0];
+	s->dst = c->probe_slab + (uint64_t)(pr - c->probes) * PROBE_BYTES;
+	s->len_bytes = PROBE_BYTES;
+	s->deadline_ns = pr->until_ns;
+	s->owner = pr;
+	c->rails[s->rail_idx].want_kick = true;
+	RTE_VERIFY(rail_hand_out(c->rails[s->rail_idx].rail, s));
+}
+
+static struct probe *free_probe(struct control *c)
+{
+	for (uint32_t i = 0; i < PROBES_MAX; i++) {
+		if (!c->probes[i].is_used)
+			return &c->probes[i];
+	}
+	return NULL;
+}
+
+void prober_done(struct control *c, struct segment *s)
+{
+	struct probe *pr = s->owner;
+	struct path *p = &c->paths[s->pair_idx];
+	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = s->status, .connection = s->owner_aux};
+	bool is_same = p->epoch == s->owner_aux;
+
+	pr->is_used = false;
+	if (is_same)
+		p->is_probed = false;
+	if (s->status == RY_OK)
+		rail_health_set_rtt(&c->health.breakers, pr->token.pair_idx, s->landed_ns - s->posted_ns);
+	health_pinged(&c->health, s->pair_idx, pr->token, is_same && s->status == RY_OK, s->posted_ns ? &fault : NULL,
+		c->now_ns);
+	path_done(c, s);
+}
+
+static void log_transitions(struct control *c)
+{
+	struct rail_transition t;
+	uint32_t n_lost;
+
+	while (rail_health_next_transition(&c->health.breakers, &t, &n_lost)) {
+		struct journal_entry e = {.what = t};
+
+		health_names(&c->health, t.pair_idx, &e.store_idx, &e.rail_idx);
+		journal_push(c->d.journal, &e);
+		c->want_api_kick = true;
+	}
+}
+
+uint64_t prober_due_ns(const struct control *c)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	for (uint16_t i = 0; i < c->config->n_stores; i++) {
+		const struct peer *p = &c->peers[i];
+
+		for (uint32_t k = 0; k < p->n_pairs; k++) {
+			uint16_t idx = p->pairs[k].pair->idx;
+
+			if (!c->paths[idx].is_probed && !c->paths[idx].is_killed)
+				due_ns = RTE_MIN(due_ns, health_due_ns(&c->health, idx, c->now_ns));
+		}
+	}
+	for (uint32_t i = 0; i < PROBES_MAX; i++) {
+		if (c->probes[i].is_used && !c->probes[i].seg.cancel_want)
+			due_ns = RTE_MIN(due_ns, c->probes[i].until_ns);
+	}
+	return due_ns;
+}
