@@ -2,8 +2,9 @@
 /*
  * What the tests of the breaker share: a small layout and a clock that only the test moves.
  *
- * Two local rails and one peer with two rails of the same names, all on NUMA node 0, unless a test brings a layout of its own. Included by
- * test programs only; Criterion runs every test in a process of its own, so each starts with the zeroed state below.
+ * Two local rails and one peer with two rails of the same names, all on NUMA node 0, unless a test brings a layout of
+ * its own. Included by test programs only; Criterion runs every test in a process of its own, so each starts with the
+ * zeroed state below.
  */
 #ifndef RAIL_HEALTH_FIXTURE_H
 #define RAIL_HEALTH_FIXTURE_H
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <railyard/status.h>
 

@@ -23,8 +23,8 @@ Test(rail_health, ref_01_custom_table_crosses_two_by_two)
 Test(rail_health, ref_02_cross_numa_same_name_wins)
 {
 	struct rail_map_end locals[] = {{.name = "mlx5_0"}, {.name = "mlx5_5"}};
-	struct rail_map_end remotes[] = {{.name = "mlx5_9", .numa = 1}, {.name = "mlx5_5", .numa = 1},
-		{.name = "mlx5_0", .numa = 1}};
+	struct rail_map_end remotes[] = {
+		{.name = "mlx5_9", .numa = 1}, {.name = "mlx5_5", .numa = 1}, {.name = "mlx5_0", .numa = 1}};
 	struct rail_map_peer peer = {.name = "store", .n_rails = 3, .rails = remotes};
 	struct rail_map_layout far = {.n_locals = 2, .locals = locals, .n_peers = 1, .peers = &peer};
 
@@ -196,6 +196,7 @@ Test(rail_health, ref_12_expiry_admits_one_trial_only)
 	cr_assert_not(admit(p));
 	cr_assert_not(available(p));
 	now += 3600 * SEC;
+	cr_assert_eq(rail_health_expire(&h, now), 0);
 	cr_assert_not(admit(p), "time does not matter to the plain form");
 }
 
@@ -209,6 +210,7 @@ Test(rail_health, ref_13_failed_trial_escalates)
 	now += 1500 * MSEC;
 	cr_assert(admit(p));
 	fail_times(p, 1);
+	cr_assert_eq(report(p).error_count, 0);
 	cr_assert_not(admit(p));
 	now += 1100 * MSEC;
 	cr_assert_not(admit(p));
@@ -291,6 +293,7 @@ Test(rail_health, ref_17_probe_during_the_cooldown)
 	cr_assert_eq(state(p), RAIL_OPEN);
 	recover(p);
 	cr_assert(available(p));
+	cr_assert_eq(report(p).n_ok, 1);
 }
 
 Test(rail_health, table_gap_rule_counts_the_exact_window)
