@@ -91,10 +91,12 @@ void path_done(struct control *c, const struct segment *s)
 {
 	struct path *p = &c->paths[s->pair_idx];
 
-	if (p->epoch != s->owner_aux || !s->posted_ns)
-		return; /* of a connection that is gone, or never posted */
-	if (s->is_silent) {
-		/* Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does.
+	if (p->epoch != s->owner_aux)
+		return; /* of a connection that is gone */
+	if (s->is_silent || (!s->posted_ns && p->silent_since_ns)) {
+		/*
+		 * Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does.
+		 * Nor does one that was never posted: but where answers are missing, so are the credits they carry.
 		 */
 		if (!p->silent_since_ns)
 			p->silent_since_ns = s->posted_ns;
@@ -102,7 +104,7 @@ void path_done(struct control *c, const struct segment *s)
 			died(c, p, s->pair_idx);
 		return;
 	}
-	if (!s->landed_ns)
+	if (!s->posted_ns || !s->landed_ns)
 		return;
 	p->last_done_ns = s->landed_ns;
 	p->silent_since_ns = 0;
