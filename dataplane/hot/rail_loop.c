@@ -36,10 +36,12 @@ static unsigned reap(struct rail *r)
 	uint16_t n = r->poll(r, wc, RY_BURST_MAX);
 
 	for (uint16_t i = 0; i < n; i++) {
+		/* One that this rail gave up, which its transport may not know: what was on it has ended already. */
+		if (unlikely(wc[i].qp->is_down))
+			continue;
 		switch (wc[i].op) {
 		case WC_RECV:
-			if (likely(!wc[i].qp->is_down))
-				dispatch(r, wc[i].qp, wc[i].msg);
+			dispatch(r, wc[i].qp, wc[i].msg);
 			break;
 		case WC_WRITE:
 			if (likely(wc[i].ctx != NULL)) /* a probe's bytes wait for nobody */
