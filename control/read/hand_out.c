@@ -5,19 +5,21 @@
  */
 #include "read/control_priv.h"
 
+#define NEW_RAIL_RATE 1e9 /* bytes per second of one without a sample: like every other one that is new */
+
 static bool is_tail(struct control *c);
 static unsigned feed_tail(struct control *c);
 static uint64_t drain_ns(const struct control *c, uint16_t r);
 static unsigned feed_round(struct control *c);
 static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
-static struct segment *from_orphans(struct control *c, struct xfer *x);
+static struct segment *from_orphans(struct xfer *x, uint16_t r);
 static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
 static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
-static bool has_room(const struct rail_ctx *rs);
+static bool has_room(const struct control *c, const struct rail_ctx *rs);
 static void check_stuck(struct control *c);
 static uint32_t eligible_now(struct control *c, uint16_t peer_idx);
 
@@ -41,17 +43,26 @@ unsigned hand_out(struct control *c)
 	return n;
 }
 
-/* The last bytes of the only transfer: what is not handed out yet is less than what the rails may hold. */
+/*
+ * The end of the only transfer: as soon as a rail that is filled up now would still be busy when the others have shared
+ * out the rest. A slow rail's full depth lasts longest, so the more the rails differ, the earlier.
+ */
 static bool is_tail(struct control *c)
 {
 	const struct xfer *x = TAILQ_FIRST(&c->active);
-	uint64_t depth_bytes = 0;
+	double all = 0, longest_s = 0;
 
 	if (!x || TAILQ_NEXT(x, work) || x->orphans || x->plan.rr_rail)
 		return false;
-	for (uint16_t r = 0; r < c->n_rails; r++)
-		depth_bytes += x->plan.rail_mask >> r & 1 ? c->rails[r].depth_bytes : 0;
-	return x->plan.unissued_bytes < depth_bytes;
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		double rate = c->rails[r].goodput ? (double)c->rails[r].goodput : NEW_RAIL_RATE;
+
+		if (!(x->plan.rail_mask >> r & 1))
+			continue;
+		all += rate;
+		longest_s = RTE_MAX(longest_s, (double)(c->rails[r].depth_bytes + c->config->segment_bytes) / rate);
+	}
+	return (double)x->plan.unissued_bytes < longest_s * all;
 }
 
 /*
@@ -66,27 +77,28 @@ static unsigned feed_tail(struct control *c)
 	uint16_t least = 0;
 
 	for (uint16_t r = 0; r < c->n_rails; r++) {
-		if (!(eligible >> r & 1) || drain_ns(c, r) >= least_ns)
+		uint64_t ns = drain_ns(c, r);
+
+		/* Of two that seem to be drained, which is an estimate, the one that truly has room. */
+		if (!(eligible >> r & 1) || ns > least_ns || (ns == least_ns && !has_room(c, &c->rails[r])))
 			continue;
 		least = r;
-		least_ns = drain_ns(c, r);
+		least_ns = ns;
 	}
-	if (least_ns == UINT64_MAX || !has_room(&c->rails[least]))
+	if (least_ns == UINT64_MAX || !has_room(c, &c->rails[least]))
 		return 0;
 	return feed_rail(c, least) ? 1 : feed_round(c);
 }
 
 /*
- * What is in flight counts until its segment is back, but a part of the oldest one has arrived meanwhile. A rail
- * without a sample counts as one of 1 GB/s, like every other one that is new.
+ * What is in flight counts until its segment is back, but a part of the oldest one has arrived meanwhile.
  */
 static uint64_t drain_ns(const struct control *c, uint16_t r)
 {
 	const struct rail_ctx *rs = &c->rails[r];
-	uint64_t gone_ns = c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns), all_ns = rs->inflight_bytes;
+	uint64_t gone_ns = c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns), all_ns;
 
-	if (rs->goodput)
-		all_ns = (uint64_t)((double)rs->inflight_bytes / (double)rs->goodput * 1e9);
+	all_ns = (uint64_t)((double)rs->inflight_bytes / (rs->goodput ? (double)rs->goodput : NEW_RAIL_RATE) * 1e9);
 	return all_ns - RTE_MIN(all_ns, gone_ns);
 }
 
@@ -98,21 +110,25 @@ static unsigned feed_round(struct control *c)
 	for (uint16_t i = 0; i < c->n_rails; i++) {
 		uint16_t r = (uint16_t)((c->first_rail + i) % c->n_rails);
 
-		n += has_room(&c->rails[r]) && feed_rail(c, r);
+		n += has_room(c, &c->rails[r]) && feed_rail(c, r);
 	}
 	return n;
 }
 
-static bool has_room(const struct rail_ctx *rs)
+/* Depth may be passed by a segment; the rail's budget may not. */
+static bool has_room(const struct control *c, const struct rail_ctx *rs)
 {
-	return rs->inflight_bytes < rs->depth_bytes;
+	uint64_t most = c->config->segment_bytes + PLAN_PIECE_SLACK;
+
+	return rs->inflight_bytes < rs->depth_bytes &&
+	       (!rs->inflight_bytes || rs->inflight_bytes + most <= rs->inflight_max_bytes);
 }
 
 static bool feed_rail(struct control *c, uint16_t r)
 {
 	struct xfer *x;
 
-	if (!c->n_segs_free || !c->n_jobs_free)
+	if (!c->n_segs_free)
 		return false;
 	TAILQ_FOREACH (x, &c->active, work) {
 		uint32_t eligible = eligible_now(c, x->peer_idx);
@@ -134,17 +150,29 @@ static bool feed_rail(struct control *c, uint16_t r)
 
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible)
 {
+	struct segment *s = NULL;
+
 	if (unlikely(x->orphans) && c->now_ns >= x->orphans_at_ns && (x->plan.rail_mask >> r & 1))
-		return from_orphans(c, x);
+		s = from_orphans(x, r);
+	if (s)
+		return s;
+	/* Without a record for one more stripe, those that are started go on and give theirs back. */
+	if (unlikely(!c->n_jobs_free) && !plan_has_started(&x->plan, r))
+		return NULL;
 	return from_plan(c, x, r, eligible);
 }
 
-/* A segment that came back without harm (BUSY), or whose rail was lost and whose window is closed (failover). */
-static struct segment *from_orphans(struct control *c, struct xfer *x)
+/* A segment that came back without harm (BUSY), or whose rail was lost and whose window is closed (failover). Round
+ * robin keeps it on its rail. */
+static struct segment *from_orphans(struct xfer *x, uint16_t r)
 {
-	struct segment *s = x->orphans;
+	struct segment **at = &x->orphans, *s;
 
-	x->orphans = s->owner_next;
+	while (x->plan.rr_rail && *at && (*at)->rail_idx != r)
+		at = &(*at)->owner_next;
+	s = *at;
+	if (s)
+		*at = s->owner_next;
 	return s;
 }
 
@@ -308,6 +336,8 @@ static void check_stuck(struct control *c)
 		uint32_t eligible = eligible_now(c, x->peer_idx) & x->plan.rail_mask;
 
 		next = TAILQ_NEXT(x, work);
+		if (x->n_out)
+			continue; /* they come back, with a better cause if it is one */
 		/* Round robin keeps its deal: a rail that was dealt stripes and is gone fails the read. */
 		if (!eligible || (x->plan.rr_rail && eligible != x->plan.rail_mask)) {
 			xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, c->peers[x->peer_idx].cause);

@@ -22,6 +22,7 @@ extern "C" {
 
 #define PLAN_STRIPE_NONE UINT32_MAX
 #define PLAN_HINT_NONE 0xffu
+#define PLAN_PIECE_SLACK 4095u /* by which a piece may pass segment_bytes, rather than leave a scrap */
 
 /* Unissued bytes [off, end) of a started stripe; off == end: none. */
 struct plan_span {
@@ -71,6 +72,12 @@ void plan_deal_round_robin(struct plan *p, const uint8_t *hints, uint8_t *rr_rai
 
 /* The next piece for a rail of `eligible` (a subset of rail_mask that is usable now); false = nothing for it now. */
 bool plan_next(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_piece *out);
+
+/* Whether the next piece of this rail continues a stripe that is started. */
+static inline bool plan_has_started(const struct plan *p, uint16_t rail)
+{
+	return p->span[rail].off != p->span[rail].end;
+}
 
 /* Cuts a piece of several stripes, the last that plan_next returned, down to its first n_stripes: the memory of those
  * behind does not follow. */

@@ -11,7 +11,7 @@
 
 #include "hot/rail.h"
 
-#define WORK_ENTRIES 4096u
+#define WORK_ENTRIES 8192u   /* every segment control has: few bytes each, no budget bounds their number */
 #define EVENT_ENTRIES 16384u /* >= every segment control has (checked there) */
 #define PROBE_SEED 0x9e3779b97f4a7c15ull
 #define ADOPT_ENTRIES 1024u
