@@ -22,11 +22,13 @@ void estimate_init(struct control *c)
 	}
 }
 
-/* The rail was idle: what it did before says nothing about its rate. */
+/* The rail goes from idle to busy: a window is made of busy time only, or one segment at a time would never fill it. */
 void estimate_restart(struct control *c, struct rail_ctx *rs)
 {
-	rs->window_start_ns = c->now_ns;
-	rs->window_bytes = 0;
+	if (rs->window_bytes)
+		rs->window_start_ns += c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns);
+	else
+		rs->window_start_ns = c->now_ns;
 	rs->landed_ns = c->now_ns;
 }
 
@@ -47,7 +49,8 @@ void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment 
 		return;
 	elapsed_ns = rs->window_bytes * 1000000000ull / elapsed_ns; /* bytes per second of this window */
 	rs->goodput = rs->goodput ? (3 * rs->goodput + elapsed_ns) / 4 : elapsed_ns;
-	estimate_restart(c, rs);
+	rs->window_start_ns = c->now_ns;
+	rs->window_bytes = 0;
 	update_depth(c, rs);
 	rs->turnround_ns -= rs->turnround_ns / 8; /* a windowed maximum that forgets */
 }
