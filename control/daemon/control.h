@@ -22,6 +22,7 @@ extern "C" {
 #endif
 
 struct journal;
+struct recorder;
 struct control; /* opaque; control/read/control_priv.h */
 
 struct control_deps {
@@ -40,6 +41,7 @@ struct control_deps {
 	struct waker *api_waker;
 	struct control_counters *counters;
 	struct journal *journal; /* control writes, api reads */
+	struct recorder *recorder; /* control writes, api reads */
 	uint64_t spin_ns;
 	int socket_id;
 };

@@ -263,6 +263,7 @@ static int make_control(struct node *n, struct text *t)
 		.api_waker = &n->api_waker,
 		.counters = &n->counters,
 		.journal = &n->journal,
+		.recorder = &n->recorder,
 		.spin_ns = n->spin_ns,
 		.socket_id = (int)rte_socket_id(),
 	};

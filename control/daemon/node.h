@@ -22,6 +22,7 @@
 #include "health/journal.h"
 #include "mem/mem.h"
 #include "rail/rail_ctl.h"
+#include "read/recorder.h"
 #include "store/store.h"
 #include "sync/sync.h"
 
@@ -69,6 +70,7 @@ struct node {
 	/* written by the control lcore, read by anyone */
 	alignas(64) struct control_counters counters;
 	struct journal journal;
+	struct recorder recorder;
 };
 
 /* 0, or -errno with `message` filled: what, where, why, what to do. */
