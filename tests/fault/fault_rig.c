@@ -19,6 +19,8 @@ void fault_init(struct fault_rig *f, uint16_t n_rails)
 	rig_init(&f->r, n_rails, 1000000000);
 	f->r.config.fence_timeout_ns = 5 * MS;
 	f->r.config.reconnect_ns = 2 * MS;
+	f->r.config.health.cooldown_secs = 1;
+	f->r.config.health.flap_secs = 0; /* a rail that failed in one plan is not kept out of the next */
 }
 
 void fault_start(struct fault_rig *f)
@@ -105,15 +107,16 @@ void fault_over(struct fault_rig *f)
 	cr_assert(rig_is_idle(r));
 }
 
-/* Within a hundred reads: a rail that was lost is dialled again, one that was slow wins its share back. */
+/* Within five seconds: a rail that was lost is dialled again, one whose breaker opened is probed, one that was slow
+ * wins its share back. */
 static bool carries(struct fault_rig *f, uint16_t rail)
 {
 	const uint64_t *carried = &rail_counters(f->r.node->rails[rail])->rx_bytes;
-	uint64_t before = stat_get(carried);
+	uint64_t before = stat_get(carried), end_ns = f->r.now_ns + 5000 * MS;
 
-	for (int i = 0; i < 100 && stat_get(carried) == before; i++) {
+	while (f->r.now_ns < end_ns && stat_get(carried) == before) {
 		fault_read(f, "small", 0, 1000);
-		rig_run(&f->r, MS);
+		rig_run(&f->r, 10 * MS);
 	}
 	return stat_get(carried) > before;
 }
