@@ -35,7 +35,7 @@ enum cli_option {
 	OPT_COMMON = 1u << 0, /* --json, --help */
 	OPT_SOCKET = 1u << 1,
 	OPT_DEADLINE = 1u << 2,
-	OPT_READ = 1u << 3, /* --one-rail, --offset, --length */
+	OPT_READ = 1u << 3, /* --one-rail, --failover, --no-failover, --offset, --length */
 	OPT_PUT = 1u << 4,  /* --if-absent, --ttl */
 	OPT_STRIPE = 1u << 5,
 	OPT_GENERATION = 1u << 6,
@@ -54,6 +54,8 @@ struct cli {
 	const char *socket_path;
 	uint64_t deadline_ns; /* 0 = the daemon's default */
 	bool want_one_rail;
+	bool want_failover;
+	bool want_fail;
 	uint64_t offset;
 	uint64_t length;
 	bool want_if_absent;

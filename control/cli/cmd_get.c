@@ -111,7 +111,8 @@ static int transfer(struct cli *c, struct ry_client *client, struct target *t)
 	struct ry_read_opts opts = {.offset = c->offset,
 		.length = c->length,
 		.deadline_ns = c->deadline_ns,
-		.flags = c->want_one_rail ? RY_F_ONE_RAIL : 0};
+		.flags = (c->want_one_rail ? RY_F_ONE_RAIL : 0u) | (c->want_failover ? RY_F_FAILOVER : 0u) |
+			 (c->want_fail ? RY_F_FAIL : 0u)};
 	uint16_t key_bytes = (uint16_t)strlen(c->args.values[0]);
 	struct ry_read_result result;
 	struct ry_object object;

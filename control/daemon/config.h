@@ -59,6 +59,12 @@ enum config_admission {
 	ADMISSION_QUEUE = 1,
 };
 
+/* What a read does when a rail fails that had work of it. */
+enum config_rail_failure {
+	ON_RAIL_FAILURE_FAIL = 0,
+	ON_RAIL_FAILURE_FAILOVER = 1,
+};
+
 enum config_idle {
 	IDLE_ADAPTIVE = 0,
 	IDLE_SPIN = 1,
@@ -89,6 +95,7 @@ struct config {
 	uint64_t inflight_max_bytes; /* node */
 	uint64_t client_inflight_max_bytes;
 	enum config_admission admission;
+	enum config_rail_failure on_rail_failure;
 	uint64_t admission_wait_ns;
 	uint32_t admission_queue_max;
 	uint64_t registered_max_bytes; /* all arenas */

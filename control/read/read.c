@@ -3,6 +3,7 @@
 #include "read/control_priv.h"
 
 static bool check_range(struct control *c, struct op *op);
+static bool wants_failover(const struct control *c, const struct op *op);
 static void finish_empty(struct control *c, struct op *op);
 static uint32_t choose_rails(const struct control *c, const struct op *op, uint64_t bytes, uint32_t eligible);
 static uint64_t stripes_bytes(const struct desc *d, uint32_t first, uint32_t n);
@@ -41,7 +42,7 @@ void read_described(struct control *c, struct op *op)
 	x->generation = d->generation;
 	x->deadline_ns = op->deadline_ns;
 	x->want_hash = d->has_checksums;
-	x->is_failover = op->flags & RY_F_FAILOVER;
+	x->is_failover = wants_failover(c, op);
 	x->is_one_rail = op->flags & RY_F_ONE_RAIL;
 	x->total_bytes = stripes_bytes(d, first, n);
 	if (!admit_bytes(c, op, x->total_bytes)) {
@@ -83,6 +84,14 @@ static bool check_range(struct control *c, struct op *op)
 		return false;
 	}
 	return true;
+}
+
+/* The careful policy wins where a read asks for both. */
+static bool wants_failover(const struct control *c, const struct op *op)
+{
+	if (op->flags & (RY_F_FAIL | RY_F_FAILOVER))
+		return !(op->flags & RY_F_FAIL);
+	return c->config->on_rail_failure == ON_RAIL_FAILURE_FAILOVER;
 }
 
 static void finish_empty(struct control *c, struct op *op)

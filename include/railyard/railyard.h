@@ -208,7 +208,7 @@ struct ry_read_opts {
 	uint64_t length;      /* bytes, at least 1 and inside the object (else RY_ERR_INVALID), or RY_TO_END */
 	uint64_t generation;  /* 0 = the current one, else fail with RY_ERR_STALE_GENERATION unless it is this one */
 	uint64_t deadline_ns; /* ry_stream_read: of each batch */
-	uint32_t flags;       /* RY_F_ALLOW_UNVERIFIED, RY_F_ONE_RAIL, RY_F_FAILOVER */
+	uint32_t flags;       /* RY_F_ALLOW_UNVERIFIED, RY_F_ONE_RAIL, RY_F_FAILOVER or RY_F_FAIL */
 	uint32_t reserved;
 };
 
