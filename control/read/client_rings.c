@@ -6,7 +6,7 @@
 #include "read/control_priv.h"
 
 static unsigned take_client(struct control *c, struct client_state *cs);
-static void fill_slot(struct control *c, const struct op *op, const struct xfer *x, struct ry_slot *slot);
+static void fill_slot(struct control *c, const struct op *op, const struct ry_read_stats *st, struct ry_slot *slot);
 static void finish_detach(struct control *c, struct client_state *cs);
 
 unsigned rings_take(struct control *c)
@@ -58,14 +58,19 @@ void rings_complete(struct control *c, struct op *op, const struct xfer *x, cons
 	struct client_state *cs = op->cs;
 	struct client *cl = cs->client;
 	struct ry_cqe cqe = *fill;
+	struct ry_read_stats st;
 
 	cqe.ticket = op->ticket;
 	cqe.status = op->status;
 	cqe.op = op->kind;
 	cqe.slot = op->slot;
 	cqe.done_ns = c->now_ns;
+	if (op->kind == RY_OP_READ) {
+		commit_stats(c, op, x, &st);
+		commit_record(c, op, &cqe, x, &st);
+	}
 	if (!cs->detach) {
-		fill_slot(c, op, x, &cl->slots[op->slot]);
+		fill_slot(c, op, &st, &cl->slots[op->slot]);
 		memcpy(&cl->cq[cs->cq_tail & (cl->n_entries - 1)], &cqe, sizeof(cqe));
 		cs->cq_tail++;
 		/* Release: partner of the client's acquire of the tail; entry and slot are complete. */
@@ -80,7 +85,7 @@ void rings_complete(struct control *c, struct op *op, const struct xfer *x, cons
 	TAILQ_INSERT_HEAD(&c->free_ops, op, link);
 }
 
-static void fill_slot(struct control *c, const struct op *op, const struct xfer *x, struct ry_slot *slot)
+static void fill_slot(struct control *c, const struct op *op, const struct ry_read_stats *st, struct ry_slot *slot)
 {
 	memcpy(slot->cause, op->cause, sizeof(slot->cause));
 	slot->n_extents = 0;
@@ -102,7 +107,7 @@ static void fill_slot(struct control *c, const struct op *op, const struct xfer 
 		memcpy(slot->extents, op->extents, sizeof(slot->extents));
 	}
 	if (op->kind == RY_OP_READ)
-		commit_stats(c, op, x, &slot->stats);
+		memcpy(&slot->stats, st, offsetof(struct ry_read_stats, rails) + st->n_rails * sizeof(st->rails[0]));
 }
 
 void rings_wake(struct control *c)

@@ -55,16 +55,16 @@ void commit_stats(const struct control *c, const struct op *op, const struct xfe
 {
 	struct classify_in in;
 
-	memset(st, 0, sizeof(*st));
+	memset(st, 0, offsetof(struct ry_read_stats, rails));
 	st->object_ns = c->now_ns - op->submit_ns;
 	st->queue_ns = op->admitted_ns ? op->admitted_ns - op->submit_ns : st->object_ns;
 	st->lookup_ns = op->described_ns ? op->described_ns - op->submit_ns : 0;
 	if (!x)
 		return;
 	st->plan_ns = x->plan_ns;
-	st->transfer_ns = x->last_landed_ns - x->first_out_ns;
+	st->transfer_ns = x->last_landed_ns ? x->last_landed_ns - x->first_out_ns : 0;
 	st->verify_ns = x->last_verified_ns > x->last_landed_ns ? x->last_verified_ns - x->last_landed_ns : 0;
-	st->commit_ns = c->now_ns - x->last_verified_ns;
+	st->commit_ns = x->last_verified_ns ? c->now_ns - x->last_verified_ns : 0;
 	st->storage_ns = x->storage_ns;
 	st->store_queue_ns = x->store_queue_ns;
 	st->wire_bytes = x->landed_bytes;
@@ -79,6 +79,7 @@ void commit_stats(const struct control *c, const struct op *op, const struct xfe
 		rs->bytes = x->rails[r].bytes;
 		rs->busy_ns = x->rails[r].busy_ns;
 		rs->segments = x->rails[r].n_segments;
+		rs->reserved = 0;
 		st->n_rails++;
 	}
 	in = (struct classify_in){
@@ -94,6 +95,50 @@ void commit_stats(const struct control *c, const struct op *op, const struct xfe
 	};
 	st->class_ref = (uint8_t)classify_ref(&in);
 	st->class_own = (uint8_t)classify_own(&in);
+}
+
+void commit_record(const struct control *c, const struct op *op, const struct ry_cqe *cqe, const struct xfer *x,
+	const struct ry_read_stats *st)
+{
+	struct record rec; /* rail_bytes and cause as far as they are defined: not cleared for each read */
+	uint32_t n = 0;
+
+	memset(&rec, 0, offsetof(struct record, rail_bytes));
+	rec.started_ns = op->submit_ns;
+	rec.finished_ns = c->now_ns;
+	rec.offset = op->offset;
+	rec.bytes = op->length;
+	rec.object_bytes = op->desc && op->described_ns ? op->desc->size_bytes : 0;
+	rec.wire_bytes = st->wire_bytes;
+	rec.queue_ns = st->queue_ns;
+	rec.lookup_ns = st->lookup_ns;
+	rec.plan_ns = st->plan_ns;
+	rec.transfer_ns = st->transfer_ns;
+	rec.verify_ns = st->verify_ns;
+	rec.commit_ns = st->commit_ns;
+	rec.storage_ns = st->storage_ns;
+	rec.store_queue_ns = st->store_queue_ns;
+	rec.status = op->status;
+	rec.n_segments = st->n_segments;
+	rec.client_id = op->cs->client->id;
+	rec.store_idx = c->config->n_stores ? lookup_home(c, op->key, op->key_bytes) : RECORD_STORE_NONE;
+	rec.bad_rail = cqe->rail_idx;
+	rec.key_bytes = op->key_bytes;
+	rec.class_ref = st->class_ref;
+	rec.class_own = st->class_own;
+	rec.is_verified = cqe->is_verified;
+	rec.is_failover = x && x->is_failover;
+	rec.is_one_rail = op->flags & RY_F_ONE_RAIL ? 1 : 0;
+	memcpy(rec.key, op->key, RTE_MIN(op->key_bytes, RECORDER_KEY_BYTES));
+	for (uint16_t r = 0; x && r < c->n_rails; r++) {
+		if (!x->rails[r].n_segments)
+			continue;
+		rec.rail_mask |= 1u << r;
+		rec.rail_bytes[n++] = x->rails[r].bytes;
+	}
+	if (op->status)
+		memcpy(rec.cause, op->cause, sizeof(rec.cause));
+	recorder_write(c->d.recorder, &rec);
 }
 
 static uint64_t max_rail_ns(const struct control *c, const struct xfer *x)

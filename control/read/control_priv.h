@@ -24,6 +24,7 @@
 #include "health/journal.h"
 #include "mem/mem.h"
 #include "read/plan.h"
+#include "read/recorder.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -427,8 +428,8 @@ void meta_free(struct control *c, uint64_t off, uint64_t bytes);
 /* ---- client_rings.c ---- */
 /* Takes submit entries of all clients; returns how many. */
 unsigned rings_take(struct control *c);
-/* Publishes the completion of an op (op.status and so on are set) and frees the op. `xfer` = the finished read, or
- * NULL. */
+/* Publishes the completion of an op (op.status and so on are set) and frees the op. `xfer` = the transfer of a read,
+ * or NULL. */
 void rings_complete(struct control *c, struct op *op, const struct xfer *xfer, const struct ry_cqe *fill);
 /* Wakes clients that got completions in this turn. */
 void rings_wake(struct control *c);
@@ -553,8 +554,11 @@ unsigned aggregate(struct control *c);
 /* ---- commit.c ---- */
 /* Every stripe is verified: publishes the read. */
 void commit_read(struct control *c, struct xfer *x);
-/* Fills the statistics of a finished read. */
+/* Fills the statistics of a read that ends: rows of st->rails as far as st->n_rails. */
 void commit_stats(const struct control *c, const struct op *op, const struct xfer *x, struct ry_read_stats *st);
+/* Writes it into the flight recorder. */
+void commit_record(const struct control *c, const struct op *op, const struct ry_cqe *cqe, const struct xfer *x,
+	const struct ry_read_stats *st);
 void lease_release(struct control *c, struct client_state *cs, uint32_t lease_id);
 uint32_t lease_create(struct client_state *cs, const struct ry_extent *extents, uint32_t n);
 /* Splits bytes over extents of the client's arena in units of `unit_bytes`; false = no room now. */

@@ -38,6 +38,7 @@ void op_start(struct control *c, struct client_state *cs, const struct ry_sqe *s
 		return;
 	}
 	if (!take_key(op, &cs->client->slots[sqe->slot], sqe)) {
+		op->key_bytes = 0;
 		op_fail(c, op, RY_ERR_INVALID, RY_RAIL_NONE, "a key has 1 to 4096 bytes");
 		return;
 	}
@@ -155,7 +156,7 @@ void op_fail(struct control *c, struct op *op, uint32_t status, uint16_t rail, c
 		snprintf(op->cause, sizeof(op->cause), "%s", cause);
 	else if (!op->cause[0] && status != RY_OK)
 		snprintf(op->cause, sizeof(op->cause), "%s", ry_status_text((enum ry_status)status));
-	op_end(c, op, NULL, &cqe);
+	op_end(c, op, op->xfer, &cqe);
 }
 
 void op_end(struct control *c, struct op *op, const struct xfer *x, const struct ry_cqe *cqe)

@@ -44,7 +44,7 @@ struct record {
 	uint32_t n_segments;
 	uint32_t rail_mask; /* rails that carried bytes, by index in the configuration */
 	uint32_t client_id;
-	uint16_t store_idx; /* in the configuration; RECORD_STORE_NONE = it never got that far */
+	uint16_t store_idx; /* the key's home, in the configuration; RECORD_STORE_NONE = there are no stores */
 	uint16_t bad_rail;  /* rail to blame, RY_RAIL_NONE = none */
 	uint16_t key_bytes; /* of the whole key; key holds at most RECORDER_KEY_BYTES of them */
 	uint8_t class_ref;  /* enum ry_class by the reference rule */

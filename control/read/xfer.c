@@ -122,8 +122,7 @@ static void tell_owner(struct control *c, struct xfer *x, uint32_t status, uint1
 	if (!op)
 		return;
 	x->owner = NULL;
-	op->xfer = NULL;
-	op_fail(c, op, status, rail, cause);
+	op_fail(c, op, status, rail, cause); /* op->xfer stays: how far it came is reported */
 }
 
 static void drop_orphans(struct control *c, struct xfer *x)
