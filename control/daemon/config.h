@@ -78,6 +78,7 @@ struct config {
 	bool want_hugepages;
 	enum config_idle idle;
 	uint64_t idle_spin_ns; /* UINT64_MAX = choose: 0 on shared CPUs, 50 us on dedicated ones */
+	bool want_fault_injection;
 
 	uint16_t n_rails;
 	struct rail_conf rails[RY_RAILS_MAX];
