@@ -14,6 +14,7 @@
 #include "daemon/client.h"
 #include "daemon/config.h"
 #include "daemon/msg.h"
+#include "health/rail_health.h"
 #include "rail/rail_ctl.h"
 #include "store/store.h"
 
@@ -40,7 +41,7 @@ struct control_deps {
 	struct waker *conn_waker;
 	struct waker *api_waker;
 	struct control_counters *counters;
-	struct journal *journal; /* control writes, api reads */
+	struct journal *journal;   /* control writes, api reads */
 	struct recorder *recorder; /* control writes, api reads */
 	uint64_t spin_ns;
 	int socket_id;
@@ -57,15 +58,59 @@ uint64_t control_next_timer(const struct control *c);
 
 /* ---- api <-> control ---- */
 enum api_op {
-	API_ATTACH = 1,   /* client = a new one; answered at once, status tells */
-	API_DETACH = 2,   /* client's connection closed; answered when control has let go of it (after DONE or fence of
-			     all its segments) */
-	API_SHUTDOWN = 3, /* refuse new work, finish or cancel within drain_ns, then answer and end control_run */
-	API_PLAN = 4,     /* explain: size_bytes, stripe_bytes, offset, length -> plan */
-	API_RAIL_INFO = 5 /* per rail: eligible pairs, depth, goodput -> rails */
+	API_ATTACH = 1,    /* client = a new one; answered at once, status tells */
+	API_DETACH = 2,    /* client's connection closed; answered when control has let go of it (after DONE or fence of
+			      all its segments) */
+	API_SHUTDOWN = 3,  /* refuse new work, finish or cancel within drain_ns, then answer and end control_run */
+	API_PLAN = 4,      /* explain: size_bytes, stripe_bytes, offset, length -> plan */
+	API_RAIL_INFO = 5, /* per rail: eligible pairs, depth, goodput -> rails */
+	API_HEALTH = 6,    /* every pair -> pairs, n_pairs */
+	API_DRAIN = 7,     /* rail_idx gets nothing new from now on, or does again (want_drain); then as API_HEALTH */
+	API_LIMITS = 8     /* limits are in force from now on; what can never fit any more is refused -> usage */
+};
+
+/* The budgets that may change while the daemon runs; at start they are the configuration's. */
+struct limits {
+	uint32_t max_reads; /* never above the configured one: tables have that size */
+	uint32_t client_max_reads;
+	uint64_t inflight_max_bytes;
+	uint64_t client_inflight_max_bytes;
+	uint64_t admission_wait_ns;
+};
+
+static inline struct limits limits_of(const struct config *c)
+{
+	struct limits l = {c->max_reads, c->client_max_reads, c->inflight_max_bytes, c->client_inflight_max_bytes,
+		c->admission_wait_ns};
+
+	return l;
+}
+
+/* How much of them is taken. */
+struct limits_usage {
+	uint64_t inflight_bytes;
+	uint32_t n_reads;
+	uint32_t n_waiting; /* reads that a budget has no room for */
+};
+
+#define API_PAIRS_MAX (2u * PAIRS_MAX) /* configured ones, and those that peers dialled */
+
+struct api_pair_health {
+	uint16_t rail_idx;
+	uint16_t store_idx;                /* 0xffff: the peer dialled us, and the pair has no breaker */
+	char node_name[RY_NAME_MAX_BYTES]; /* of the peer; empty while it is not connected */
+	bool is_eligible;                  /* new data may go there: all that follows is well */
+	bool is_connected;
+	bool is_proven; /* a full-size PING came back on this connection, or none was needed */
+	bool is_suspect;
+	bool is_draining;
+	bool is_slow;
+	bool has_breaker;
+	struct rail_health_report report;
 };
 
 struct api_rail_info {
+	bool is_draining;
 	uint64_t depth_bytes; /* current limit */
 	uint64_t inflight_bytes;
 	uint64_t goodput_bytes_per_s; /* EWMA, 0 = no sample */
@@ -90,6 +135,12 @@ struct api_call {
 	uint32_t stripe_bytes;
 	uint16_t store_idx;
 	uint16_t n_rails;
+	uint16_t rail_idx;
+	bool want_drain;
+	struct limits limits;
+	struct limits_usage usage;
+	uint32_t n_pairs;
+	struct api_pair_health *pairs; /* api's own, with room for API_PAIRS_MAX */
 	struct api_rail_info rails[RY_RAILS_MAX];
 	struct api_plan_rail plan[RY_RAILS_MAX];
 	char cause[RY_CAUSE_MAX_BYTES];

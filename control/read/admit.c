@@ -10,6 +10,8 @@
 #include "read/control_priv.h"
 
 static bool has_place(const struct control *c, const struct client_state *cs);
+static uint64_t most_bytes(const struct control *c);
+static void refuse_size(struct control *c, struct op *op, uint64_t bytes);
 static bool has_room(const struct control *c, const struct client_state *cs, uint64_t bytes);
 static bool wait_or_fail(struct control *c, struct op *op);
 static void explain(struct control *c, struct op *op);
@@ -38,19 +40,13 @@ void admit_leave(struct control *c, struct op *op)
 
 static bool has_place(const struct control *c, const struct client_state *cs)
 {
-	return c->inflight_reads < c->config->max_reads && cs->n_reads < c->config->client_max_reads;
+	return c->inflight_reads < c->limits.max_reads && cs->n_reads < c->limits.client_max_reads;
 }
 
 bool admit_bytes(struct control *c, struct op *op, uint64_t bytes)
 {
-	uint64_t most = RTE_MIN(c->config->inflight_max_bytes, c->config->client_inflight_max_bytes);
-
-	if (bytes > most) {
-		op_cause(op,
-			"%" PRIu64 " bytes in one read, the in-flight budget is %" PRIu64
-			": read by range, or raise reader.inflight",
-			bytes, most);
-		op_fail(c, op, RY_ERR_BUDGET, RY_RAIL_NONE, NULL);
+	if (bytes > most_bytes(c)) {
+		refuse_size(c, op, bytes);
 		return false;
 	}
 	op->need_bytes = bytes;
@@ -62,10 +58,24 @@ bool admit_bytes(struct control *c, struct op *op, uint64_t bytes)
 	return true;
 }
 
+static uint64_t most_bytes(const struct control *c)
+{
+	return RTE_MIN(c->limits.inflight_max_bytes, c->limits.client_inflight_max_bytes);
+}
+
+static void refuse_size(struct control *c, struct op *op, uint64_t bytes)
+{
+	op_cause(op,
+		"%" PRIu64 " bytes in one read, the in-flight budget is %" PRIu64
+		": read by range, or raise reader.inflight",
+		bytes, most_bytes(c));
+	op_fail(c, op, RY_ERR_BUDGET, RY_RAIL_NONE, NULL);
+}
+
 static bool has_room(const struct control *c, const struct client_state *cs, uint64_t bytes)
 {
-	return c->inflight_bytes + bytes <= c->config->inflight_max_bytes &&
-	       cs->inflight_bytes + bytes <= c->config->client_inflight_max_bytes;
+	return c->inflight_bytes + bytes <= c->limits.inflight_max_bytes &&
+	       cs->inflight_bytes + bytes <= c->limits.client_inflight_max_bytes;
 }
 
 void admit_release(struct control *c, struct xfer *x)
@@ -86,7 +96,7 @@ static bool wait_or_fail(struct control *c, struct op *op)
 		return false;
 	}
 	op->state = OP_ADMIT;
-	op->admit_until_ns = RTE_MIN(op->deadline_ns, c->now_ns + c->config->admission_wait_ns);
+	op->admit_until_ns = RTE_MIN(op->deadline_ns, c->now_ns + c->limits.admission_wait_ns);
 	c->next_deadline_ns = RTE_MIN(c->next_deadline_ns, op->admit_until_ns);
 	op->is_in_wait = true;
 	TAILQ_INSERT_TAIL(&op->cs->admit_queue, op, wait);
@@ -96,7 +106,7 @@ static bool wait_or_fail(struct control *c, struct op *op)
 
 static void explain(struct control *c, struct op *op)
 {
-	const struct config *k = c->config;
+	const struct limits *k = &c->limits;
 
 	if (!op->need_bytes)
 		op_cause(op,
@@ -151,4 +161,19 @@ static bool let_in(struct control *c, struct client_state *cs)
 		lookup_start(c, op);
 	}
 	return true;
+}
+
+void admit_set_limits(struct control *c, const struct limits *limits)
+{
+	c->limits = *limits;
+	c->want_admit = true;
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		struct op *op, *next;
+
+		for (op = TAILQ_FIRST(&c->live[i]->admit_queue); op; op = next) {
+			next = TAILQ_NEXT(op, wait);
+			if (op->need_bytes > most_bytes(c))
+				refuse_size(c, op, op->need_bytes);
+		}
+	}
 }

@@ -10,7 +10,6 @@
 
 #include "read/control_priv.h"
 
-static unsigned take_api(struct control *c);
 static unsigned housekeeping(struct control *c);
 static void shutdown_step(struct control *c);
 static void kick(struct control *c);
@@ -29,6 +28,7 @@ int control_create(const struct control_deps *deps, struct control **out)
 	c->config = deps->config;
 	c->counters = deps->counters;
 	c->n_rails = deps->config->n_rails;
+	c->limits = limits_of(deps->config);
 	c->next_deadline_ns = UINT64_MAX;
 	rc = health_init(&c->health, deps->config, &err);
 	rc = rc ? rc : tables_create(c);
@@ -59,7 +59,7 @@ bool control_poll(struct control *c, uint64_t now_ns)
 	c->now_ns = now_ns;
 	n = aggregate(c);
 	n += meta_take(c);
-	n += take_api(c);
+	n += api_take(c);
 	n += rings_take(c);
 	n += meta_pump(c);
 	n += admit_pump(c);
@@ -69,51 +69,6 @@ bool control_poll(struct control *c, uint64_t now_ns)
 	kick(c);
 	stat_add(n ? &c->counters->turns_busy : &c->counters->turns_idle, 1);
 	return n != 0;
-}
-
-static unsigned take_api(struct control *c)
-{
-	struct api_call *call = spsc_pop(c->d.from_api);
-	bool is_answered = true;
-
-	if (!call)
-		return 0;
-	call->status = RY_OK;
-	switch (call->op) {
-	case API_ATTACH:
-		is_answered = rings_attach(c, call);
-		break;
-	case API_DETACH:
-		rings_detach(c, call);
-		is_answered = false;
-		break;
-	case API_SHUTDOWN:
-		c->shutdown = call;
-		c->shutdown_deadline_ns = c->now_ns + c->config->drain_ns;
-		is_answered = false;
-		break;
-	case API_PLAN:
-		plan_explain(c, call);
-		break;
-	case API_RAIL_INFO:
-		call->n_rails = c->n_rails;
-		for (uint16_t i = 0; i < c->n_rails; i++) {
-			const struct rail_ctx *rs = &c->rails[i];
-
-			call->rails[i] = (struct api_rail_info){
-				rs->depth_bytes, rs->inflight_bytes, rs->goodput, rs->min_latency_ns, 0};
-			for (uint16_t p = 0; p < c->n_peers; p++)
-				call->rails[i].pairs_up += c->peers[p].is_used && (c->peers[p].rail_mask >> i & 1);
-		}
-		break;
-	default:
-		call->status = RY_ERR_INVALID;
-	}
-	if (is_answered) {
-		spsc_push(c->d.to_api, call);
-		c->want_api_kick = true;
-	}
-	return 1;
 }
 
 static unsigned housekeeping(struct control *c)

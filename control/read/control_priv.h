@@ -411,6 +411,7 @@ struct control {
 	uint32_t n_meta_free;
 	uint8_t *meta_slab;
 	struct extent_map *meta_map;
+	struct limits limits;    /* budgets in force */
 	uint64_t inflight_bytes; /* charged, node */
 	uint32_t inflight_reads;
 	uint32_t n_quieting; /* ops in OP_QUIET */
@@ -467,6 +468,8 @@ void admit_leave(struct control *c, struct op *op);
 void admit_release(struct control *c, struct xfer *x);
 /* Lets queued reads in while budgets have room; clients take turns. Returns how many. */
 unsigned admit_pump(struct control *c);
+/* Other budgets from now on. What is charged stays; what waits and can never fit any more is refused. */
+void admit_set_limits(struct control *c, const struct limits *limits);
 
 /* ---- lookup.c ---- */
 uint16_t lookup_home(const struct control *c, const void *key, uint16_t key_bytes);
@@ -618,6 +621,9 @@ void put_serve_housekeep(struct control *c);
 
 /* ---- meta_serve.c ---- */
 void meta_serve(struct control *c, uint16_t peer_idx, struct meta_buf *b);
+
+/* ---- api_ops.c: what the api thread asks ---- */
+unsigned api_take(struct control *c);
 
 /* ---- plan_explain.c ---- */
 void plan_explain(struct control *c, struct api_call *call);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the api thread asks of control: one call a turn, most of them answered at once. */
+#include "read/control_priv.h"
+
+static bool serve(struct control *c, struct api_call *call);
+static void begin_shutdown(struct control *c, struct api_call *call);
+static void rail_info(const struct control *c, struct api_call *call);
+static void set_limits(struct control *c, struct api_call *call);
+static void all_pairs(const struct control *c, struct api_call *call);
+static void configured_pair(const struct control *c, uint16_t s, uint16_t r, struct api_pair_health *out);
+static void accepted_pairs(const struct control *c, const struct peer *p, struct api_call *call);
+static void connection(const struct control *c, const struct peer_pair *pp, struct api_pair_health *out);
+
+unsigned api_take(struct control *c)
+{
+	struct api_call *call = spsc_pop(c->d.from_api);
+
+	if (!call)
+		return 0;
+	call->status = RY_OK;
+	if (serve(c, call)) {
+		spsc_push(c->d.to_api, call);
+		c->want_api_kick = true;
+	}
+	return 1;
+}
+
+/* Whether the call is answered now. */
+static bool serve(struct control *c, struct api_call *call)
+{
+	switch (call->op) {
+	case API_ATTACH:
+		return rings_attach(c, call);
+	case API_DETACH:
+		rings_detach(c, call);
+		return false;
+	case API_SHUTDOWN:
+		begin_shutdown(c, call);
+		return false;
+	case API_PLAN:
+		plan_explain(c, call);
+		return true;
+	case API_RAIL_INFO:
+		rail_info(c, call);
+		return true;
+	case API_DRAIN:
+		c->rails[call->rail_idx].is_draining = call->want_drain;
+		all_pairs(c, call);
+		return true;
+	case API_HEALTH:
+		all_pairs(c, call);
+		return true;
+	case API_LIMITS:
+		set_limits(c, call);
+		return true;
+	default:
+		call->status = RY_ERR_INVALID;
+		return true;
+	}
+}
+
+static void begin_shutdown(struct control *c, struct api_call *call)
+{
+	c->shutdown = call;
+	c->shutdown_deadline_ns = c->now_ns + c->config->drain_ns;
+}
+
+static void rail_info(const struct control *c, struct api_call *call)
+{
+	call->n_rails = c->n_rails;
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		const struct rail_ctx *rs = &c->rails[i];
+
+		call->rails[i] = (struct api_rail_info){
+			.is_draining = rs->is_draining,
+			.depth_bytes = rs->depth_bytes,
+			.inflight_bytes = rs->inflight_bytes,
+			.goodput_bytes_per_s = rs->goodput,
+			.latency_ns = rs->min_latency_ns,
+		};
+		for (uint16_t p = 0; p < c->n_peers; p++)
+			call->rails[i].pairs_up += c->peers[p].is_used && (c->peers[p].rail_mask >> i & 1);
+	}
+}
+
+static void set_limits(struct control *c, struct api_call *call)
+{
+	admit_set_limits(c, &call->limits);
+	call->usage = (struct limits_usage){c->inflight_bytes, c->inflight_reads, c->n_admit_waiting};
+}
+
+static void all_pairs(const struct control *c, struct api_call *call)
+{
+	call->n_pairs = 0;
+	for (uint16_t s = 0; s < c->config->n_stores; s++) {
+		for (uint16_t r = 0; r < c->n_rails; r++) {
+			if (c->health.breaker_of[s][r] != RAIL_MAP_NONE && call->n_pairs < API_PAIRS_MAX)
+				configured_pair(c, s, r, &call->pairs[call->n_pairs++]);
+		}
+	}
+	for (uint16_t p = c->config->n_stores; p < c->n_peers; p++) {
+		if (c->peers[p].is_used)
+			accepted_pairs(c, &c->peers[p], call);
+	}
+}
+
+/* It is there whether a connection is or not. */
+static void configured_pair(const struct control *c, uint16_t s, uint16_t r, struct api_pair_health *out)
+{
+	const struct peer *p = &c->peers[s];
+
+	*out = (struct api_pair_health){.rail_idx = r, .store_idx = s, .is_draining = c->rails[r].is_draining};
+	if (p->rail_mask >> r & 1)
+		connection(c, &p->by_rail[r], out);
+	out->has_breaker =
+		rail_health_get_report(&c->health.breakers, c->health.breaker_of[s][r], c->now_ns, &out->report);
+}
+
+static void accepted_pairs(const struct control *c, const struct peer *p, struct api_call *call)
+{
+	for (uint32_t i = 0; i < p->n_pairs && call->n_pairs < API_PAIRS_MAX; i++) {
+		struct api_pair_health *out = &call->pairs[call->n_pairs++];
+		uint16_t r = p->pairs[i].pair->rail_idx;
+
+		*out = (struct api_pair_health){
+			.rail_idx = r, .store_idx = UINT16_MAX, .is_draining = c->rails[r].is_draining};
+		connection(c, &p->pairs[i], out);
+	}
+}
+
+static void connection(const struct control *c, const struct peer_pair *pp, struct api_pair_health *out)
+{
+	const struct path *path = &c->paths[pp->pair->idx];
+	const struct health_conn *hc = &c->health.conns[pp->pair->idx];
+
+	memcpy(out->node_name, pp->pair->node_name, sizeof(out->node_name));
+	/* A path that was given up is not connected any more, whatever its sockets say. */
+	out->is_connected = hc->epoch == pp->epoch && !path->is_killed;
+	out->is_proven = out->is_connected && hc->is_proven;
+	out->is_suspect = path->is_suspect;
+	out->is_eligible = path_is_eligible(c, pp);
+}
