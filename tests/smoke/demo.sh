@@ -48,6 +48,7 @@ check "it leaves nothing behind" left_nothing
 make_file own $((9 * MIB + 1))
 check "demo with an own file over 3 rails" demo --rails 3 --file "$tmp/own"
 check_json "the object is that file" ".object_bytes == $((9 * MIB + 1)) and .verified == true and .rails == 3" "$tmp/demo.json"
+check_json "its speedup is measured, too" '(.speedup - .multi.bytes_per_s / .single.bytes_per_s) | . < 0.001 and . > -0.001' "$tmp/demo.json"
 check "it leaves nothing behind" left_nothing
 check "demo prints a table" bash -c "'$RAILYARD' demo --rails 2 --file '$tmp/own' | grep -i speed"
 check "a file that does not exist is refused" bash -c "! '$RAILYARD' demo --file '$tmp/nowhere'"

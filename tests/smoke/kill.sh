@@ -39,6 +39,10 @@ store_is_empty() {
 	[ "$(status_json st .store.used_bytes)" -eq 0 ]
 }
 
+put_nearly_all() {
+	head -c $((240 * MIB)) /dev/zero | ry put full - --deadline 5s
+}
+
 make_file in $((64 * MIB))
 store_rails=('rate: 20MB/s' 'rate: 20MB/s')
 start_pair 2
@@ -85,7 +89,8 @@ check "the daemon comes back" await_daemon rd 2
 check "the store still serves" ry get big "$tmp/back"
 check "it is byte-exact" same in back
 check "remove" ry rm big
-check "no lost connection holds its memory" wait_for 5 store_is_empty
+check "no object is left" wait_for 5 store_is_empty
+check "no lost connection holds memory of it: an object of nearly the whole store fits" put_nearly_all
 check "SIGTERM ends the reader with 0" stop_daemon rd
 check "and the store" stop_daemon st
 check "their sockets are gone" [ -z "$(ls "$tmp"/*.sock 2>/dev/null)" ]
