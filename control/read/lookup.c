@@ -237,7 +237,7 @@ void lookup_reply(struct control *c, struct op *op, const struct wire_lookup_rep
 		lookup_failed(c, d, RY_ERR_PROTOCOL, "the store's pages of checksums do not follow each other");
 		return;
 	}
-	if (d->has_checksums) {
+	if (d->has_checksums && m->n_checksums) { /* an empty object has no table */
 		memcpy(d->checksums + d->n_fetched, wire_lookup_checksums(m), m->n_checksums * sizeof(uint64_t));
 		d->n_fetched += m->n_checksums;
 	}

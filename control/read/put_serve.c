@@ -39,6 +39,10 @@ void put_serve(struct control *c, uint16_t peer_idx, struct meta_buf *b)
 		reply_status(c, b, RY_OK, "");
 		return;
 	}
+	if (!p && has_waiter(c, m->put_id)) { /* behind its BEGIN, which waits for room */
+		wait_for_room(c, b);
+		return;
+	}
 	if (!p && !(m->h.flags & RY_F_PUT_BEGIN)) {
 		reply_status(c, b, RY_ERR_NOT_FOUND, "no such put is open: it expired, or the store was restarted");
 		return;

@@ -790,6 +790,62 @@ Test(node_put, read_of_an_evicted_object_stays_exact)
 	rig_stop(&r);
 }
 
+/* No record is free for another object as long as readers hold the old ones: BEGIN waits, and its next part behind it.
+ */
+Test(node_put, parts_wait_behind_their_begin)
+{
+	uint8_t *small = filled(200000, 1), *data = filled(BIG, 2);
+	unsigned n_reads = 0, n_parts = 0;
+	uint64_t t[4];
+	struct rig r;
+
+	rig_init(&r, 4, 10000000);
+	r.config.max_objects = 1;
+	r.config.descriptor_cache_entries = 256;
+	r.config.depth_min_bytes = 64 * MIB;
+	r.config.ring_entries = 256;
+	rig_start(&r);
+	while (n_reads < 65) {
+		overwrite_at_once(&r, "old", small, 200000);
+		if (n_reads) {
+			struct ry_sqe sqe = {.op = RY_OP_LOOKUP}; /* drops the old descriptor */
+
+			rig_submit(&r, r.client, sqe, "old", 3);
+		}
+		rig_submit_read(&r, r.client, "old", 0, UINT64_MAX, 0, 0);
+		rig_run(&r, 200000);
+		n_reads++;
+		if (store_n_retired(r.node->store) >= 64)
+			break;
+	}
+	cr_assert_eq(store_n_retired(r.node->store), 64u, "%u", store_n_retired(r.node->store));
+	for (unsigned i = 0; i < 4; i++) {
+		struct part p = big_part(data, 1, i);
+
+		t[i] = submit_part(&r, r.client, &p);
+	}
+	for (uint64_t end = r.now_ns + 2000 * MS; (n_parts < 4 || n_reads) && r.now_ns < end;) {
+		struct ry_cqe cqe;
+
+		rig_step(&r);
+		while (rig_reap(&r, r.client, &cqe)) {
+			cr_assert_eq(cqe.status, RY_OK, "%s", rig_slot(r.client, &cqe)->cause);
+			n_parts += cqe.ticket >= t[0] && cqe.ticket <= t[3];
+			n_reads -= cqe.op == RY_OP_READ;
+			if (cqe.op == RY_OP_READ) {
+				cr_assert(rig_same(r.client, &cqe, small, 200000));
+				rig_release(&r, r.client, cqe.lease_id);
+			}
+		}
+	}
+	cr_assert_eq(n_parts, 4u);
+	reads(&r, "big", data, BIG, 0);
+	cr_assert(rig_settle(&r));
+	free(small);
+	free(data);
+	rig_stop(&r);
+}
+
 /* Puts that evict each other, one after the other, small and large. */
 Test(node_put, cache_turns_over)
 {
