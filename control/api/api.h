@@ -23,6 +23,9 @@ extern "C" {
 #endif
 
 struct api; /* opaque */
+struct journal;
+struct rail;
+struct recorder;
 
 #define API_PROTOCOL 1u
 #define API_LINE_MAX_BYTES (64u << 10) /* of one request */
@@ -34,6 +37,7 @@ struct api; /* opaque */
 struct api_rail {
 	const struct rail_counters *counters;
 	bool is_quarantine; /* no windows: memory of a failed read is kept until DONE or close */
+	struct rail *rail;  /* takes fault plans; used for mock rails only */
 };
 
 struct api_deps {
@@ -46,6 +50,8 @@ struct api_deps {
 	const struct api_rail *rails; /* config->n_rails of them */
 	const struct region_rail *region_rails;
 	const struct control_counters *counters;
+	struct journal *journal; /* control writes, api reads */
+	const struct recorder *recorder;
 	const struct conn *conn;
 	uint32_t (*pair_info)(const struct conn *conn, struct conn_pair_info *rows, uint32_t n); /* conn_info */
 	struct rte_ring *to_control;                                                             /* api produces */

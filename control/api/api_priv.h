@@ -13,7 +13,9 @@
 
 #include "api/api.h"
 #include "daemon/control.h"
+#include "daemon/log.h"
 #include "daemon/work.h"
+#include "health/journal.h"
 
 #include <railyard/status.h>
 
@@ -69,6 +71,7 @@ struct request {
 	json_t *id;
 	json_t *params;                      /* checked against the table; NULL = none */
 	void (*answered)(struct request *r); /* control's answer is in `call` */
+	void *room;                          /* for it, from malloc; freed with the request */
 	struct api_call call;
 };
 
@@ -94,6 +97,16 @@ struct session {
 	struct work_job job;
 };
 
+/* What the log says of one breaker. */
+struct pair_log {
+	struct log_site site;
+	uint64_t budget_ns;        /* its lines are paid up to here, see transitions.c */
+	uint32_t n_held;           /* transitions that were not shown */
+	struct journal_entry held; /* the last of them */
+};
+
+struct fault_plan;
+
 struct api {
 	struct api_deps deps;
 	int epoll_fd;
@@ -113,6 +126,11 @@ struct api {
 	uint32_t next_client_id;
 	uint64_t registered_bytes;
 	struct api_call shutdown_call;
+	struct limits limits;       /* what control was told last */
+	struct pair_log *pair_logs; /* PAIRS_MAX */
+	uint32_t n_held_pairs;      /* of them, those that hold something back */
+	uint32_t n_dropped_told;    /* of the journal */
+	struct fault_plan *faults;  /* of each rail: the plan it was given last */
 };
 
 /* ---- dispatch.c: the method table ---- */
@@ -152,6 +170,8 @@ void api_refuse(struct api_conn *c, json_t *id, int code, enum ry_status status,
 void request_free(struct request *r);
 /* Sends r->call to control; `answered` runs when it is back. */
 void request_ask_control(struct request *r, enum api_op op, void (*answered)(struct request *r));
+/* The rail that the parameter names; -1 after the request was answered with an error that names the nearest one. */
+int request_rail(struct request *r, const char *name);
 /* A parameter's value; the default where it is absent. */
 uint64_t request_uint(const struct request *r, const char *name, uint64_t def);
 const char *request_text(const struct request *r, const char *name);
@@ -173,6 +193,12 @@ void api_conn_close(struct api_conn *c);
 void api_begin_shutdown(struct api *api);
 void api_to_control(struct api *api, struct api_call *call);
 void api_to_work(struct api *api, struct work_job *job);
+
+/* ---- transitions.c ---- */
+/* Prints what the journal says. Returns whether anything was there. */
+bool transitions_print(struct api *api);
+/* When something that was held back may be printed; UINT64_MAX = there is nothing. */
+uint64_t transitions_due_ns(const struct api *api);
 
 /* ---- listen.c ---- */
 int api_listen(const char *path, char *message, uint32_t message_bytes);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_priv.h"
+#include "daemon/config_rows.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,6 +47,7 @@ void request_free(struct request *r)
 {
 	json_decref(r->id);
 	json_decref(r->params);
+	free(r->room);
 	free(r);
 }
 
@@ -68,6 +70,22 @@ uint64_t request_uint(const struct request *r, const char *name, uint64_t def)
 const char *request_text(const struct request *r, const char *name)
 {
 	return json_string_value(json_object_get(r->params, name));
+}
+
+int request_rail(struct request *r, const char *name)
+{
+	const struct config *c = r->api->deps.config;
+	const char *word = request_text(r, name), *nearest = c->rails[0].name;
+
+	for (int i = 0; i < c->n_rails; i++) {
+		if (!strcmp(c->rails[i].name, word))
+			return i;
+		if (config_distance(c->rails[i].name, word) < config_distance(nearest, word))
+			nearest = c->rails[i].name;
+	}
+	request_fail(r, RY_ERR_INVALID, "%s: '%s' is no rail of this node; did you mean '%s'?", r->method->name, word,
+		nearest);
+	return -1;
 }
 
 static void send_error(struct api_conn *c, json_t *id, int code, enum ry_status status, const char *text)

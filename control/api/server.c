@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "api/api_priv.h"
-#include "daemon/log.h"
+#include "transport/mock/fault.h"
 
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
@@ -41,8 +41,11 @@ int api_create(const struct api_deps *deps, char *message, uint32_t message_byte
 	api->n_conns_max = deps->config->max_clients + API_EXTRA_CONNS;
 	api->start_ns = api->now_ns = clock_ns();
 	api->epoll_fd = api->listen_fd = api->signal_fd = api->spare_fd = -1;
+	api->limits = limits_of(deps->config);
 	api->sessions = calloc(deps->config->max_clients, sizeof(*api->sessions));
-	if (!api->sessions) {
+	api->pair_logs = calloc(PAIRS_MAX, sizeof(*api->pair_logs));
+	api->faults = calloc(deps->config->n_rails, sizeof(*api->faults));
+	if (!api->sessions || !api->pair_logs || !api->faults) {
 		rc = -ENOMEM;
 		goto err_api;
 	}
@@ -81,6 +84,8 @@ void api_destroy(struct api *api)
 		close(api->spare_fd);
 	if (api->epoll_fd >= 0)
 		close(api->epoll_fd);
+	free(api->pair_logs);
+	free(api->faults);
 	free(api);
 }
 
@@ -107,7 +112,7 @@ void api_run(struct api *api, const uint32_t *stop)
 		waker_prepare(api->deps.waker);
 		/* Relaxed: whoever stops us kicks the waker afterwards, and the fence of that pair orders the two. */
 		if (!rte_ring_empty(api->deps.from_control) || !rte_ring_empty(api->deps.from_work) ||
-			__atomic_load_n(stop, __ATOMIC_RELAXED))
+			!journal_is_empty(api->deps.journal) || __atomic_load_n(stop, __ATOMIC_RELAXED))
 			timeout_ms = 0;
 		poll_fds(api, timeout_ms);
 		waker_cancel(api->deps.waker);
@@ -205,7 +210,7 @@ static bool poll_rings(struct api *api)
 			r->answered(r);
 		}
 	}
-	return did;
+	return transitions_print(api) || did;
 }
 
 static bool poll_fds(struct api *api, int timeout_ms)
@@ -224,13 +229,13 @@ static bool poll_fds(struct api *api, int timeout_ms)
 	return n > 0;
 }
 
-/* Only a client that takes nothing needs a timer. */
+/* Only a client that takes nothing, and a line of the log that waits, need a timer. */
 static int timeout_of(const struct api *api)
 {
 	const struct api_conn *c;
-	uint64_t earliest = UINT64_MAX;
+	uint64_t earliest = transitions_due_ns(api);
 
-	if (!api->n_waiting)
+	if (!api->n_waiting && earliest == UINT64_MAX)
 		return -1;
 	TAILQ_FOREACH (c, &api->conns, link)
 		if (c->out && c->out_since_ns + api->deps.stall_ns < earliest)

@@ -78,6 +78,9 @@ void format_duration(uint64_t v, char *buf, uint32_t buf_bytes);
  * SECTION_NODE. */
 const char *config_nearest_key(enum config_section section, const char *word);
 
+/* How many letters two words differ by (Levenshtein's distance). */
+unsigned config_distance(const char *a, const char *b);
+
 /* docs/config.md. */
 void config_print_doc(FILE *out);
 

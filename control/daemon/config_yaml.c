@@ -22,7 +22,6 @@ static void gather(cyaml_log_t level, void *ctx, const char *fmt, va_list args);
 static void explain(const char *path, const struct complaint *c, cyaml_err_t rc, struct config_error *err);
 static enum config_section section_of(const char *name);
 static yaml_node_t *step(yaml_document_t *doc, yaml_node_t *node, const char *part, size_t part_len, uint32_t *line);
-static unsigned distance(const char *a, const char *b);
 
 #define TEXT_MAX 256u
 #define TEXT(raw_type, key)                                                                                            \
@@ -252,22 +251,22 @@ const char *config_nearest_key(enum config_section section, const char *word)
 	for (uint32_t i = 0; i < config_n_rows; i++) {
 		if (config_rows[i].section != section)
 			continue;
-		d = distance(word, config_rows[i].key);
+		d = config_distance(word, config_rows[i].key);
 		if (d < best_distance)
 			best = config_rows[i].key, best_distance = d;
 	}
 	for (uint32_t i = 0; section == SECTION_NODE && i < sizeof(lists) / sizeof(lists[0]); i++) {
-		d = distance(word, lists[i]);
+		d = config_distance(word, lists[i]);
 		if (d < best_distance)
 			best = lists[i], best_distance = d;
 	}
-	if (section == SECTION_STORES && distance(word, "endpoints") < best_distance)
+	if (section == SECTION_STORES && config_distance(word, "endpoints") < best_distance)
 		best = "endpoints";
 	return best;
 }
 
 /* Levenshtein's distance over the first 31 characters: enough to tell a slip of the finger from another word. */
-static unsigned distance(const char *a, const char *b)
+unsigned config_distance(const char *a, const char *b)
 {
 	enum { MOST = 31 };
 	unsigned row[MOST + 1];

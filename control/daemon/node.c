@@ -110,6 +110,8 @@ void node_api_deps(struct node *n, struct api_deps *deps)
 		.rails = n->api_rails,
 		.region_rails = n->region_rails,
 		.counters = &n->counters,
+		.journal = &n->journal,
+		.recorder = &n->recorder,
 		.conn = n->conn,
 		.pair_info = conn_info,
 		.to_control = n->api_to_control,
@@ -212,7 +214,7 @@ static int make_rails(struct node *n, struct text *t)
 				c->rails[i].name, c->rails[i].transport, c->rails[i].address, strerror(-rc));
 		n->n_rails++;
 		n->region_rails[i] = (struct region_rail){n->rails[i], reg, dereg};
-		n->api_rails[i] = (struct api_rail){rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows};
+		n->api_rails[i] = (struct api_rail){rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows, n->rails[i]};
 	}
 	return 0;
 }

@@ -46,12 +46,20 @@ static inline void journal_push(struct journal *j, const struct journal_entry *e
 	__atomic_store_n(&j->head, j->head + 1, __ATOMIC_RELEASE);
 }
 
+/* Api. */
+static inline bool journal_is_empty(const struct journal *j)
+{
+	/* Acquire: partner of the release in journal_push. */
+	return __atomic_load_n(&j->head, __ATOMIC_ACQUIRE) == j->tail;
+}
+
 /* Api. false: nothing there. */
 static inline bool journal_pop(struct journal *j, struct journal_entry *out)
 {
-	if (__atomic_load_n(&j->head, __ATOMIC_ACQUIRE) == j->tail)
+	if (journal_is_empty(j))
 		return false;
 	*out = j->entries[j->tail % JOURNAL_ENTRIES];
+	/* Release: partner of the acquire in journal_push; the slot may be written again. */
 	__atomic_store_n(&j->tail, j->tail + 1, __ATOMIC_RELEASE);
 	return true;
 }

@@ -128,6 +128,7 @@ struct rail_health_report {
 	uint32_t n_trips;
 	uint32_t n_sent, n_ok, n_failed, n_expired, n_cancelled;
 	uint64_t in_state_ns[RAIL_STATES]; /* the present state included */
+	uint64_t present_ns;               /* in the present state, without a break */
 	uint64_t cooldown_ns;
 	uint64_t cooldown_left_ns;
 	uint32_t last_status; /* valid when last_fault_ns is not 0 */
@@ -201,6 +202,8 @@ bool rail_health_get_report(
 /* Oldest transition not taken yet; *n_lost were overwritten before it. false = none. */
 bool rail_health_next_transition(struct rail_health *h, struct rail_transition *out, uint32_t *n_lost);
 const char *rail_state_name(enum rail_state state);
+/* "path", "local", "peer", ...: what an error was evidence of. */
+const char *rail_evidence_name(enum rail_evidence evidence);
 
 #ifdef __cplusplus
 }

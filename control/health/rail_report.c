@@ -159,6 +159,9 @@ bool rail_health_get_report(
 		.last_fault_ns = p->last_fault_ns,
 		.last_transition_ns = p->since_ns,
 	};
+	out->present_ns = rail_elapsed(now_ns, p->since_ns);
+	if (out->state == RAIL_EXPIRED && rail_elapsed(now_ns, p->resume_ns) < out->present_ns)
+		out->present_ns = rail_elapsed(now_ns, p->resume_ns);
 	memcpy(out->in_state_ns, p->in_state_ns, sizeof(out->in_state_ns));
 	book(p, out->state, now_ns, out->in_state_ns);
 	return true;
@@ -169,4 +172,11 @@ const char *rail_state_name(enum rail_state state)
 	static const char *const names[RAIL_STATES] = {"closed", "open", "expired", "half-open"};
 
 	return state < RAIL_STATES ? names[state] : "unknown";
+}
+
+const char *rail_evidence_name(enum rail_evidence evidence)
+{
+	static const char *const names[] = {"request", "path", "local", "peer", "flush"};
+
+	return evidence < sizeof(names) / sizeof(names[0]) ? names[evidence] : "unknown";
 }
