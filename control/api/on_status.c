@@ -81,11 +81,11 @@ static json_t *clients_of(const struct api *api)
 static json_t *inflight_of(const struct api *api)
 {
 	const struct control_counters *n = api->deps.counters;
-	const struct config *c = api->deps.config;
+	const struct limits *l = &api->limits;
 
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)stat_get(&n->inflight_bytes),
-		"max_bytes", (json_int_t)c->inflight_max_bytes, "reads", (json_int_t)stat_get(&n->inflight_reads),
-		"max_reads", (json_int_t)c->max_reads, "quarantined_bytes", (json_int_t)stat_get(&n->quarantined_bytes),
+		"max_bytes", (json_int_t)l->inflight_max_bytes, "reads", (json_int_t)stat_get(&n->inflight_reads),
+		"max_reads", (json_int_t)l->max_reads, "quarantined_bytes", (json_int_t)stat_get(&n->quarantined_bytes),
 		"budget_refusals", (json_int_t)stat_get(&n->budget_refusals));
 }
 

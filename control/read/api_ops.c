@@ -119,9 +119,12 @@ static void configured_pair(const struct control *c, uint16_t s, uint16_t r, str
 static void accepted_pairs(const struct control *c, const struct peer *p, struct api_call *call)
 {
 	for (uint32_t i = 0; i < p->n_pairs && call->n_pairs < API_PAIRS_MAX; i++) {
-		struct api_pair_health *out = &call->pairs[call->n_pairs++];
+		struct api_pair_health *out = &call->pairs[call->n_pairs];
 		uint16_t r = p->pairs[i].pair->rail_idx;
 
+		if (p->pairs[i].pair->is_self)
+			continue; /* the other end of one that is listed */
+		call->n_pairs++;
 		*out = (struct api_pair_health){
 			.rail_idx = r, .store_idx = UINT16_MAX, .is_draining = c->rails[r].is_draining};
 		connection(c, &p->pairs[i], out);
