@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fault_rig.h"
+#include "hot/rail.h"
 #include "read/control_priv.h"
 
 #define BAD 1 /* the rail with the fault */
@@ -304,6 +305,11 @@ Test(fault_one, duplicated_answers)
 		reads(&f, i & 1 ? "small" : "large", 0);
 	cr_assert_gt(fault_count(&f, BAD, FAULT_DUPLICATE), 10);
 	cr_assert_eq(stat_get(&counters(&f)->late_messages) - late, fault_count(&f, BAD, FAULT_DUPLICATE));
+	for (uint16_t i = 0; i < f.r.node->rails[BAD]->n_qps; i++) {
+		const struct qp *qp = f.r.node->rails[BAD]->qps[i];
+
+		cr_assert_leq(qp->credits, qp->peer_credits, "a credit that was given back twice counts once");
+	}
 	fault_over(&f);
 	fault_stop(&f);
 }

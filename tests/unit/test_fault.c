@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Each kind of fault and each trigger on one mock rail in virtual time. What a node makes of them is in tests/fault. */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -524,6 +526,34 @@ Test(fault, sleeping_rail_wakes_for_the_plan)
 	cr_assert_eq(poll_at(T0), 0);
 	cr_assert_geq(f.rail->ops.arm(f.rail), 0, "a timer for its disconnect");
 	cr_assert_eq(poll_at(T0 + 5 * MS), 2);
+}
+
+static uint32_t want_end;
+
+static void *poller(void *arg)
+{
+	for (uint64_t t = T0; !__atomic_load_n(&want_end, __ATOMIC_RELAXED); t += 1000)
+		poll_at(t);
+	return NULL;
+}
+
+/* The rail looks while another thread replaces what it looks at. */
+Test(fault, plans_change_under_a_running_rail)
+{
+	struct fault_plan plans[2] = {plan_of("stall:after=1us,every=1us,for=1us,repeat=forever; lose"),
+		plan_of("slow:after=1ns,every=3ns,factor=0.5,repeat=forever")};
+	pthread_t thread;
+
+	begin(1000000000, 1, "");
+	cr_assert_eq(pthread_create(&thread, NULL, poller, NULL), 0);
+	for (int i = 0; i < 20000 || (!count(FAULT_SLOW) && i < 10000000); i++)
+		cr_assert_eq(mock_fault_inject(f.rail, i % 3 ? &plans[i & 1] : NULL), 0);
+	while (!mock_fault_is_taken(f.rail))
+		sched_yield();
+	__atomic_store_n(&want_end, 1, __ATOMIC_RELAXED);
+	cr_assert_eq(pthread_join(thread, NULL), 0);
+	cr_assert_gt(count(FAULT_SLOW), 0);
+	f.rail->ops.close(f.rail);
 }
 
 Test(fault, only_valid_plans_and_only_for_mock_rails)
