@@ -91,17 +91,29 @@ static uint32_t poll_all_at(uint64_t now_ns)
 	return n;
 }
 
+/* Never 0, which is no window's. */
+static uint32_t key_of(uint32_t slot)
+{
+	return slot | 1u << WINDOW_SLOT_BITS;
+}
+
 static struct window *bind(struct qp *qp, uint32_t slot)
 {
 	struct window *w = &f.rail->windows[slot];
 
-	*w = (struct window){.addr = dst, .len_bytes = sizeof(dst), .qp = qp, .key = slot, .state = WINDOW_BOUND};
+	*w = (struct window){
+		.addr = dst, .len_bytes = sizeof(dst), .qp = qp, .key = key_of(slot), .state = WINDOW_BOUND};
 	return w;
 }
 
-static uint16_t write_to(struct qp *qp, uint32_t key, uint64_t offset, uint32_t len)
+static uint16_t write_to(struct qp *qp, uint32_t slot, uint64_t offset, uint32_t len)
 {
-	struct wr wr = {.op = WR_WRITE, .qp = qp, .addr = src + offset, .len_bytes = len, .key = key, .offset = offset};
+	struct wr wr = {.op = WR_WRITE,
+		.qp = qp,
+		.addr = src + offset,
+		.len_bytes = len,
+		.key = key_of(slot),
+		.offset = offset};
 
 	return f.rail->post(f.rail, &wr, 1);
 }
