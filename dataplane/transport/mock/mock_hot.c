@@ -16,6 +16,7 @@ static uint16_t drain(struct rail *rail, struct mock_qp *q, struct wc *wc, uint1
 static uint16_t drain_invs(struct mock_qp *q, struct wc *wc, uint16_t max);
 static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_ns, uint32_t *budget, uint32_t *n_bytes);
 static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc);
+static unsigned deliver_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc);
 static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes);
 static void compact(struct mock *m);
 
@@ -173,7 +174,8 @@ static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_n
 	return *n_bytes != 0;
 }
 
-/* Every delivery passes here: this is where a fault plan drops, delays, corrupts or repeats. Returns enum mock_delivered.
+/* Every delivery passes here: this is where a fault plan drops, delays, corrupts or repeats. Returns enum
+ * mock_delivered.
  */
 static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc)
 {
@@ -182,7 +184,7 @@ static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_w
 	stat_add(&rail->counters.wire_tx_bytes, n_bytes);
 	stat_add(&rail->counters.wire_rx_bytes, n_bytes);
 	if (e->op == WR_SEND)
-		return mock_message(rail, q, e, wc);
+		return deliver_message(rail, q, e, wc);
 	deliver_slice(rail, q, e, n_bytes);
 	if (e->pos_bytes < e->len_bytes)
 		return 0;
@@ -191,6 +193,11 @@ static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_w
 }
 
 unsigned mock_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc)
+{
+	return deliver_message(rail, q, e, wc);
+}
+
+static unsigned deliver_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc)
 {
 	if (unlikely(q->peer->is_down))
 		return MOCK_FINISHED;
