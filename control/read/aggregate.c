@@ -11,6 +11,7 @@ static void came_landed(struct control *c, struct xfer *x, struct segment *s);
 static bool land_part(struct control *c, struct xfer *x, struct segment *s, const struct seg_part *part);
 static void stripe_verified(struct control *c, struct xfer *x, struct stripe_state *st);
 static void came_bad(struct control *c, struct xfer *x, struct segment *s);
+static bool came_corrupt(struct control *c, struct xfer *x, struct segment *s);
 static void put_back(struct control *c, struct xfer *x, struct segment *s, uint64_t delay_ns);
 static bool refresh(struct control *c, struct xfer *x);
 static void fail_by_segment(struct control *c, struct xfer *x, struct segment *s);
@@ -107,6 +108,7 @@ static bool land_part(struct control *c, struct xfer *x, struct segment *s, cons
 
 	st->landed_bytes += part->len_bytes;
 	st->last_rail = s->rail_idx;
+	st->carriers |= 1u << s->rail_idx;
 	if (st->landed_bytes < xfer_stripe_len(x, part->stripe_idx))
 		return false;
 	if (!x->want_hash || !st->job || st->job->hashed_bytes == st->job->len_bytes) {
@@ -124,12 +126,14 @@ static void stripe_verified(struct control *c, struct xfer *x, struct stripe_sta
 	x->last_verified_ns = c->now_ns;
 	if (st->job)
 		job_put(c, st);
+	if (unlikely(st->n_wrong))
+		failover_verified(c, st);
 }
 
 static void came_verified(struct control *c, struct xfer *x, struct segment *s)
 {
-	if (s->status != RY_OK) {
-		fail_by_segment(c, x, s);
+	if (unlikely(s->status != RY_OK)) {
+		came_bad(c, x, s);
 		return;
 	}
 	stripe_verified(c, x, xfer_stripe(x, s->parts[0].stripe_idx));
@@ -153,32 +157,44 @@ static void came_bad(struct control *c, struct xfer *x, struct segment *s)
 {
 	if (s->status == RY_OK)
 		s->status = RY_ERR_STALE_GENERATION;
+	if (s->status == RY_ERR_RAIL)
+		path_broken(c, s); /* out of plans at once; conn's PAIR_DOWN follows */
 	if (s->is_busy) {
 		put_back(c, x, s, (uint64_t)s->retry_us * 1000);
 		return;
 	}
-	if (s->is_expired && x->is_failover) {
-		/* Cancelled by its own deadline; its window is closed, so it may go out again elsewhere. */
+	/* Lost with its rail, or cancelled by its own deadline: its window is closed, it may go out again elsewhere. */
+	if (x->is_failover && (s->status == RY_ERR_RAIL || (s->is_expired && s->status == RY_ERR_CANCELLED))) {
 		put_back(c, x, s, 0);
 		return;
 	}
-	if (s->status == RY_ERR_RAIL) {
-		/* Out of plans at once; conn's PAIR_DOWN follows. */
-		path_broken(c, s);
-		if (x->is_failover) {
-			if (!x->is_one_rail)
-				x->plan.rail_mask |= eligible_rails(c, x->peer_idx);
-			put_back(c, x, s, 0);
-			return;
-		}
-	}
-	if (s->status == RY_ERR_STALE_GENERATION && x->kind == XFER_READ && !x->landed_bytes && refresh(c, x)) {
+	if (s->status == RY_ERR_CHECKSUM && came_corrupt(c, x, s))
+		return;
+	if (s->status == RY_ERR_STALE_GENERATION && x->kind == XFER_READ && (s->is_start || !x->landed_bytes) && refresh(c, x)) {
 		seg_free(c, s); /* x was settled by its failure, or will be by those that are still out */
 		return;
 	}
 	fail_by_segment(c, x, s);
 }
 
+/* Every stripe in front of the bad one was hashed and is right; those behind it were not looked at. */
+static bool came_corrupt(struct control *c, struct xfer *x, struct segment *s)
+{
+	unsigned bad = s->job ? 0 : s->bad_part;
+
+	if (!failover_reread(c, x, s->parts[bad].stripe_idx, s->rail_idx))
+		return false;
+	for (unsigned i = 0; i < bad; i++) {
+		x->landed_bytes += s->parts[i].len_bytes;
+		land_part(c, x, s, &s->parts[i]);
+	}
+	for (unsigned i = bad + 1; i < s->n_parts; i++)
+		failover_read_again(c, x, s->parts[i].stripe_idx);
+	seg_free(c, s);
+	return true;
+}
+
+/* As fresh as from the plan: what the last rail wrote into it must not be taken for the next one's. */
 static void put_back(struct control *c, struct xfer *x, struct segment *s, uint64_t delay_ns)
 {
 	s->owner_next = x->orphans;
@@ -186,7 +202,9 @@ static void put_back(struct control *c, struct xfer *x, struct segment *s, uint6
 	x->orphans = s;
 	x->orphans_at_ns = RTE_MAX(x->orphans_at_ns, c->now_ns + delay_ns);
 	x->n_segments--;
-	s->is_expired = 0;
+	s->is_expired = s->is_silent = s->is_fenced = 0;
+	s->posted_ns = s->landed_ns = s->hashed_bytes = 0;
+	s->hash_part = s->hash_off = 0;
 	xfer_activate(c, x);
 }
 
@@ -220,6 +238,10 @@ static void fail_by_segment(struct control *c, struct xfer *x, struct segment *s
 
 	snprintf(cause, sizeof(cause), "rail %s: stripe %u offset %u: %s", c->config->rails[rail].name,
 		part->stripe_idx, part->offset, ry_status_text((enum ry_status)status));
+	if (status == RY_ERR_CHECKSUM && __builtin_popcount(xfer_stripe(x, part->stripe_idx)->refused) > 1) {
+		failover_explain_wrong(c, x, part->stripe_idx, cause, sizeof(cause));
+		rail = RY_RAIL_NONE;
+	}
 	seg_free(c, s);
 	xfer_fail(c, x, status, rail, cause);
 }

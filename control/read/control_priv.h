@@ -64,7 +64,9 @@ struct rail_ctx {
 	uint64_t window_start_ns;
 	uint64_t window_bytes;
 	uint64_t landed_ns; /* of the last segment, or when the rail was given work again */
-	bool is_draining;   /* by an operator: no new segments */
+	uint64_t corrupt_at_ns;  /* when it last brought a stripe wrong that another rail brought right */
+	uint64_t corrupt_blamed; /* stripes, see failover.c */
+	bool is_draining;        /* by an operator: no new segments */
 	bool want_kick;
 	bool want_cancel_scan;
 };
@@ -161,8 +163,12 @@ struct desc {
 struct stripe_state {
 	uint32_t landed_bytes;
 	uint16_t last_rail;
-	uint8_t is_verified;
-	uint8_t reserved;
+	uint8_t is_verified : 1;
+	uint8_t want_reread : 1;
+	uint8_t n_wrong;   /* times all of it was here and its hash was wrong */
+	uint32_t carriers; /* rails that brought bytes of it */
+	uint32_t shared;   /* those of the time before, when it was wrong */
+	uint32_t refused;  /* rails that alone brought it wrong */
 	struct stripe_job *job;
 };
 
@@ -209,6 +215,10 @@ struct xfer {
 	struct segment *orphans; /* to be handed out again (BUSY, failover) */
 	uint64_t orphans_at_ns;  /* not before */
 	struct stripe_state *stripes;
+	uint32_t n_rereads;     /* stripes that were wrong and wait to be asked for again, see failover.c */
+	uint32_t reread_stripe; /* the one that is being asked for, PLAN_STRIPE_NONE = none */
+	uint32_t reread_off;
+	uint16_t reread_rail;
 	uint8_t *rr_rail; /* round robin: the deal */
 	uint64_t rr_off;
 	uint64_t stripes_off; /* in the metadata slab */
@@ -524,6 +534,21 @@ void job_put(struct control *c, struct stripe_state *st);
 /* The rails that may carry this transfer now. */
 uint32_t eligible_rails(const struct control *c, uint16_t peer_idx);
 
+/* ---- failover.c ---- */
+/* Whether the transfer still has a rail to go on with; under failover its plan is adapted to those that are left. */
+bool failover_can_go_on(struct control *c, struct xfer *x, uint32_t eligible);
+/* All of the stripe is here, the last bytes by this rail, and its hash is wrong. false: the read must fail. */
+bool failover_reread(struct control *c, struct xfer *x, uint32_t stripe, uint16_t rail);
+/* Asks for the stripe again; none of its segments may be out. */
+void failover_read_again(struct control *c, struct xfer *x, uint32_t stripe);
+/* The next piece of what is to be read again, for a rail that is eligible; x->n_rereads is not 0. */
+bool failover_next(struct xfer *x, uint16_t r, uint32_t eligible, struct plan_piece *p);
+/* A stripe is right at last: who was it? */
+void failover_verified(struct control *c, const struct stripe_state *st);
+/* Why a stripe that two rails brought wrong ends the read. */
+void failover_explain_wrong(
+	const struct control *c, const struct xfer *x, uint32_t stripe, char *cause, uint32_t cause_bytes);
+
 /* ---- estimate.c ---- */
 void estimate_init(struct control *c);
 /* The rail goes from idle to busy. */
@@ -541,6 +566,9 @@ void path_scan(struct control *c);
 uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes);
 /* connected && !suspect && !draining && available */
 bool path_is_eligible(const struct control *c, const struct peer_pair *pp);
+
+/* Why no rail reaches this peer now, rail by rail. */
+void path_explain(const struct control *c, uint16_t peer_idx, char *cause, uint32_t cause_bytes);
 
 /* The pair's QP died under a segment: out of plans until conn's PAIR_DOWN. */
 void path_broken(struct control *c, const struct segment *s);

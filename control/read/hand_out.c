@@ -15,6 +15,7 @@ static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static struct segment *from_orphans(struct xfer *x, uint16_t r);
 static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
+static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t r, const struct plan_piece *p);
 static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
 static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
@@ -27,18 +28,21 @@ unsigned hand_out(struct control *c)
 {
 	unsigned n = 0, fed;
 	uint64_t start_ns;
-	struct xfer *first = TAILQ_FIRST(&c->active);
+	struct xfer *first;
 
-	if (!first)
+	if (TAILQ_EMPTY(&c->active))
 		return 0;
 	c->turn++;
+	check_stuck(c);
+	first = TAILQ_FIRST(&c->active);
+	if (!first)
+		return 0;
 	start_ns = clock_ns();
 	while (n < SEGMENTS_MAX && (fed = is_tail(c) ? feed_tail(c) : feed_round(c)) > 0)
 		n += fed;
 	c->first_rail = (uint16_t)((c->first_rail + 1) % c->n_rails);
 	if (n)
 		first->plan_ns += clock_ns() - start_ns; /* one sample a turn, charged to the oldest transfer */
-	check_stuck(c);
 	stat_add(&c->counters->segments_handed, n);
 	return n;
 }
@@ -52,7 +56,7 @@ static bool is_tail(struct control *c)
 	const struct xfer *x = TAILQ_FIRST(&c->active);
 	double all = 0, longest_s = 0;
 
-	if (!x || TAILQ_NEXT(x, work) || x->orphans || x->plan.rr_rail)
+	if (!x || TAILQ_NEXT(x, work) || x->orphans || x->n_rereads || x->plan.rr_rail)
 		return false;
 	for (uint16_t r = 0; r < c->n_rails; r++) {
 		double rate = c->rails[r].goodput ? (double)c->rails[r].goodput : NEW_RAIL_RATE;
@@ -137,7 +141,7 @@ static bool feed_rail(struct control *c, uint16_t r)
 		if (!s)
 			continue;
 		give(c, x, s, r);
-		if (x->plan.unissued_bytes || x->orphans) {
+		if (x->plan.unissued_bytes || x->orphans || x->n_rereads) {
 			TAILQ_REMOVE(&c->active, x, work);
 			TAILQ_INSERT_TAIL(&c->active, x, work);
 		} else {
@@ -151,11 +155,14 @@ static bool feed_rail(struct control *c, uint16_t r)
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible)
 {
 	struct segment *s = NULL;
+	struct plan_piece p;
 
 	if (unlikely(x->orphans) && c->now_ns >= x->orphans_at_ns && (x->plan.rail_mask >> r & 1))
 		s = from_orphans(x, r);
 	if (s)
 		return s;
+	if (unlikely(x->n_rereads) && (c->n_jobs_free || x->reread_off) && failover_next(x, r, eligible, &p))
+		return make_segment(c, x, r, &p);
 	/* Without a record for one more stripe, those that are started go on and give theirs back. */
 	if (unlikely(!c->n_jobs_free) && !plan_has_started(&x->plan, r))
 		return NULL;
@@ -179,26 +186,31 @@ static struct segment *from_orphans(struct xfer *x, uint16_t r)
 static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible)
 {
 	struct plan_piece p;
-	struct segment *s;
 
 	if (!plan_next(&x->plan, r, eligible, &p))
 		return NULL;
 	if (p.n_stripes > 1)
 		cut_at_gap(x, &p);
-	s = c->free_segs;
+	return make_segment(c, x, r, &p);
+}
+
+static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t r, const struct plan_piece *p)
+{
+	struct segment *s = c->free_segs;
+
 	c->free_segs = s->owner_next;
 	c->n_segs_free--;
 	memset(s, 0, sizeof(*s));
 	s->kind = x->kind == XFER_PULL ? SEG_PULL : SEG_READ;
-	s->len_bytes = p.len_bytes;
-	s->dst = xfer_stripe_addr(x, p.stripe) + p.off;
+	s->len_bytes = p->len_bytes;
+	s->dst = xfer_stripe_addr(x, p->stripe) + p->off;
 	s->want_hash = x->want_hash;
 	s->handle = x->handle;
 	s->generation = x->generation;
 	s->deadline_ns = x->deadline_ns;
 	s->owner = x;
-	fill_parts(x, s, &p);
-	if (p.is_split)
+	fill_parts(x, s, p);
+	if (p->is_split)
 		stat_add(&c->counters->stripes_split, 1);
 	if (s->want_hash && !s->parts[0].is_whole)
 		attach_job(c, x, s, r);
@@ -327,22 +339,19 @@ void job_put(struct control *c, struct stripe_state *st)
 	c->n_jobs_free++;
 }
 
-/* A transfer with nothing out that no rail may serve would wait for ever. */
+/* A transfer that no rail may serve would wait for ever. */
 static void check_stuck(struct control *c)
 {
 	struct xfer *x, *next;
+	char cause[RY_CAUSE_MAX_BYTES];
 
 	for (x = TAILQ_FIRST(&c->active); x; x = next) {
-		uint32_t eligible = eligible_now(c, x->peer_idx) & x->plan.rail_mask;
-
 		next = TAILQ_NEXT(x, work);
-		if (x->n_out)
-			continue; /* they come back, with a better cause if it is one */
-		/* Round robin keeps its deal: a rail that was dealt stripes and is gone fails the read. */
-		if (!eligible || (x->plan.rr_rail && eligible != x->plan.rail_mask)) {
-			xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, c->peers[x->peer_idx].cause);
-			next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
-		}
+		if (likely(failover_can_go_on(c, x, eligible_now(c, x->peer_idx))))
+			continue;
+		path_explain(c, x->peer_idx, cause, sizeof(cause));
+		xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, cause);
+		next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
 	}
 }
 

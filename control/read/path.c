@@ -17,6 +17,7 @@ static unsigned bucket_of(uint64_t latency_ns);
 static uint64_t bucket_top_ns(unsigned i);
 static void add_sample(struct path *p, uint64_t latency_ns);
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
+static const char *state_text(const struct control *c, const struct peer *p, uint16_t r);
 static void died(struct control *c, struct path *p, uint16_t pair_idx);
 
 void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx)
@@ -176,6 +177,35 @@ bool path_is_eligible(const struct control *c, const struct peer_pair *pp)
 	const struct path *p = &c->paths[pp->pair->idx];
 
 	return !p->is_suspect && !c->rails[p->rail_idx].is_draining && health_is_available(&c->health, pp->pair->idx);
+}
+
+void path_explain(const struct control *c, uint16_t peer_idx, char *cause, uint32_t cause_bytes)
+{
+	const struct peer *p = &c->peers[peer_idx];
+	int n = snprintf(cause, cause_bytes,
+		"no rail to %s:", p->is_dialled ? c->config->stores[p->store_idx].name : "the writer");
+
+	for (uint16_t r = 0; r < c->n_rails && n < (int)cause_bytes; r++)
+		n += snprintf(
+			cause + n, cause_bytes - (uint32_t)n, " %s %s,", c->config->rails[r].name, state_text(c, p, r));
+	if (n < (int)cause_bytes && p->cause[0])
+		snprintf(cause + n - 1, cause_bytes - (uint32_t)n + 1, "; %s", p->cause);
+	else if (n < (int)cause_bytes)
+		cause[n - 1] = 0;
+}
+
+static const char *state_text(const struct control *c, const struct peer *p, uint16_t r)
+{
+	uint16_t pair_idx;
+
+	if (!(p->rail_mask >> r & 1))
+		return "is not connected";
+	pair_idx = p->by_rail[r].pair->idx;
+	if (c->rails[r].is_draining)
+		return "is drained";
+	if (c->paths[pair_idx].is_suspect)
+		return "does not answer";
+	return health_is_available(&c->health, pair_idx) ? "is up" : "waits for its probe";
 }
 
 void path_broken(struct control *c, const struct segment *s)

@@ -68,6 +68,23 @@ void plan_deal_round_robin(struct plan *p, const uint8_t *hints, uint8_t *rr_rai
 		p->rr_next[r] = p->first_stripe;
 }
 
+void plan_redeal(struct plan *p, uint32_t rail_mask)
+{
+	uint16_t cursor = 0;
+
+	p->rail_mask = rail_mask;
+	for (uint32_t i = 0; i < p->end_stripe - p->first_stripe; i++) {
+		if (p->rr_rail[i] == PLAN_STARTED || (rail_mask >> p->rr_rail[i] & 1))
+			continue;
+		while (!(rail_mask >> cursor & 1))
+			cursor = (uint16_t)((cursor + 1) % RY_RAILS_MAX);
+		p->rr_rail[i] = (uint8_t)cursor;
+		if (p->first_stripe + i < p->rr_next[cursor])
+			p->rr_next[cursor] = p->first_stripe + i;
+		cursor = (uint16_t)((cursor + 1) % RY_RAILS_MAX);
+	}
+}
+
 bool plan_next(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_piece *out)
 {
 	eligible &= p->rail_mask;
@@ -154,19 +171,22 @@ static uint32_t unstarted(struct plan *p, uint16_t rail)
 	while (p->rr_next[rail] < p->end_stripe) {
 		uint32_t stripe = p->rr_next[rail]++;
 
-		if (p->rr_rail[stripe - p->first_stripe] == rail)
-			return stripe;
+		if (p->rr_rail[stripe - p->first_stripe] != rail)
+			continue;
+		p->rr_rail[stripe - p->first_stripe] = PLAN_STARTED;
+		return stripe;
 	}
 	return PLAN_STRIPE_NONE;
 }
 
 static bool steal(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_piece *out)
 {
-	int v = p->rr_rail ? -1 : victim_of(p, rail, eligible);
+	int v = victim_of(p, rail, eligible);
 	struct plan_span *s, *mine = &p->span[rail];
 	uint32_t left, take;
 
-	if (v < 0)
+	/* Round robin splits nothing but what a rail had begun that plan_redeal took out. */
+	if (v < 0 || (p->rr_rail && (p->rail_mask >> v & 1)))
 		return false;
 	s = &p->span[v];
 	left = s->end - s->off;

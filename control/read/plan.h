@@ -22,6 +22,7 @@ extern "C" {
 
 #define PLAN_STRIPE_NONE UINT32_MAX
 #define PLAN_HINT_NONE 0xffu
+#define PLAN_STARTED 0xfeu /* in rr_rail: some rail has begun it */
 #define PLAN_PIECE_SLACK 4095u /* by which a piece may pass segment_bytes, rather than leave a scrap */
 
 /* Unissued bytes [off, end) of a started stripe; off == end: none. */
@@ -69,6 +70,9 @@ void plan_init(struct plan *p, uint64_t size_bytes, uint32_t stripe_bytes, uint3
  * = none; hints may be NULL) that names a rail of the mask pins its stripe; the cursor moves only for unpinned stripes.
  */
 void plan_deal_round_robin(struct plan *p, const uint8_t *hints, uint8_t *rr_rail);
+
+/* Round robin without the rails that are not in the mask any more: deals what those had not started to the rest. */
+void plan_redeal(struct plan *p, uint32_t rail_mask);
 
 /* The next piece for a rail of `eligible` (a subset of rail_mask that is usable now); false = nothing for it now. */
 bool plan_next(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_piece *out);

@@ -16,6 +16,7 @@ struct xfer *xfer_alloc(struct control *c)
 	TAILQ_REMOVE(&c->free_xfers, x, link);
 	memset(x, 0, sizeof(*x));
 	x->bad_rail = RY_RAIL_NONE;
+	x->reread_stripe = PLAN_STRIPE_NONE;
 	TAILQ_INSERT_TAIL(&c->used_xfers, x, link);
 	return x;
 }
