@@ -107,7 +107,7 @@ static void watch_listeners(struct conn *c)
 void greet_ready(struct conn *c, struct greet *g)
 {
 	int rc = hello_read(g->io.fd, &g->hello, &g->got_bytes);
-	char peer[SOCK_TEXT_BYTES];
+	char peer[SOCK_TEXT_BYTES], more[NEWS_MORE_BYTES];
 
 	if (!rc)
 		return;
@@ -115,7 +115,8 @@ void greet_ready(struct conn *c, struct greet *g)
 		welcome(c, g);
 	} else if (rc == -EPROTO) {
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
-		log_warn("conn: hello from %s: %s", peer, error_text(rc));
+		if (news_stranger(c, peer, more))
+			log_warn("conn: hello from %s: %s%s", peer, error_text(rc), more);
 	}
 	greet_end(c, g);
 }
@@ -237,13 +238,15 @@ static struct link *find_token(struct conn *c, const struct greet *g)
 
 static void refuse(struct conn *c, struct greet *g, uint32_t status)
 {
+	char peer[SOCK_TEXT_BYTES], more[NEWS_MORE_BYTES];
 	struct wire_hello answer;
-	char peer[SOCK_TEXT_BYTES];
 
 	hello_fill(c, g->rail_idx, g->hello.kind == WIRE_CONN_DATA ? WIRE_CONN_DATA : WIRE_CONN_BOOTSTRAP, &answer);
 	answer.status = status;
 	sock_peer_text(g->io.fd, peer, sizeof(peer));
-	log_warn("conn: hello from %s refused: %s: %s", peer, ry_status_name(status), ry_status_text(status));
+	if (news_stranger(c, peer, more))
+		log_warn("conn: hello from %s refused: %s: %s%s", peer, ry_status_name(status), ry_status_text(status),
+			more);
 	/* Best effort: who does not get the answer sees the close. */
 	(void)!send(g->io.fd, &answer, sizeof(answer), MSG_NOSIGNAL);
 }
@@ -264,12 +267,13 @@ bool accept_timers(struct conn *c)
 
 	for (uint32_t i = 0; i < GREETS_MAX && c->n_greets; i++) {
 		struct greet *g = &c->greets[i];
-		char peer[SOCK_TEXT_BYTES];
+		char peer[SOCK_TEXT_BYTES], more[NEWS_MORE_BYTES];
 
 		if (g->io.fd < 0 || c->now_ns < g->deadline_ns)
 			continue;
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
-		log_warn("conn: hello from %s: none within the time-out", peer);
+		if (news_stranger(c, peer, more))
+			log_warn("conn: hello from %s: none within the time-out%s", peer, more);
 		greet_end(c, g);
 		did = true;
 	}

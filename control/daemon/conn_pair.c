@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
-
 static uint16_t join_node(struct conn *c, uint64_t node_id);
 static void end_former_incarnation(struct conn *c, const struct link *of, const struct wire_hello *h);
 static bool step_join(struct conn *c, struct link *l);
@@ -131,6 +129,7 @@ static void end_former_incarnation(struct conn *c, const struct link *of, const 
 		if (l->pair.is_self != of->pair.is_self || l->peer_idx == PAIRS_MAX || l->pair.node_id != h->node_id ||
 			l->pair.incarnation == h->incarnation)
 			continue;
+		l->evidence = RAIL_EV_PEER;
 		link_down(c, l, RY_ERR_PEER_RESTARTED, 0, "node %s restarted", l->pair.node_name);
 	}
 }
@@ -169,6 +168,7 @@ bool link_step(struct conn *c, struct link *l)
 {
 	if (l->tx_error && l->state <= LINK_UP) {
 		link_read(c, l);
+		l->evidence = error_evidence(l->tx_error);
 		link_down(c, l, RY_ERR_RAIL, 0, "%s: %s", l->peer_text, error_text(l->tx_error));
 		return true;
 	}
@@ -249,8 +249,7 @@ static void come_up(struct conn *c, struct link *l)
 	info->n_connects++;
 	info->last_error[0] = 0;
 	info_link(c, l);
-	log_info("conn: rail %s: pair %u with node %s rail %s is up, %u QPs", conn_rail_conf(c, l->pair.rail_idx)->name,
-		l->idx, l->pair.node_name, l->pair.rail_name, l->pair.n_qps);
+	news_up(c, l);
 	l->up.pair = &l->pair;
 	l->up.status = RY_OK;
 	queue_emit(c, &l->up.m, MSG_PAIR_UP);
@@ -266,6 +265,7 @@ static bool expired(struct conn *c, struct link *l)
 
 	if (l->state > LINK_JOINING || c->now_ns < l->deadline_ns)
 		return false;
+	l->evidence = RAIL_EV_PATH;
 	link_down(c, l, RY_ERR_TIMEOUT, 0, "%s %s: no answer within the time-out", what[l->state], l->peer_text);
 	return true;
 }
@@ -289,6 +289,7 @@ static bool step_up(struct conn *c, struct link *l)
 	if (l->is_paused && link_read(c, l))
 		return true;
 	if (link_has_output(l) && dead_ns && c->now_ns - l->tx_ns >= dead_ns) {
+		l->evidence = RAIL_EV_PATH;
 		link_down(c, l, RY_ERR_RAIL, 0, "%s: takes no bytes any more", l->peer_text);
 		return true;
 	}
@@ -311,6 +312,7 @@ static bool keepalive(struct conn *c, struct link *l)
 	if (l->ping_ns) {
 		if (c->now_ns - l->ping_ns < ping_wait_ns(c))
 			return false;
+		l->evidence = RAIL_EV_PATH;
 		link_down(c, l, RY_ERR_RAIL, 0, "%s: silent for %llu ms", l->peer_text,
 			(unsigned long long)((c->now_ns - l->rx_ns) / 1000000));
 		return true;
@@ -339,11 +341,17 @@ static int failed_qp(const struct link *l)
 	return -1;
 }
 
+/* A QP that did not go with its peer dies by our decision: the peer is told before it sees the rest. */
 static void qp_lost(struct conn *c, struct link *l, int qp_idx)
 {
-	link_down(c, l, RY_ERR_RAIL, 0, "rail %s: QP %d to node %s failed: %s",
-		conn_rail_conf(c, l->pair.rail_idx)->name, qp_idx, l->pair.node_name,
-		wc_text(qp_fail_status(l->pair.qps[qp_idx])));
+	uint8_t wc_status = qp_fail_status(l->pair.qps[qp_idx]);
+	const char *rail = conn_rail_conf(c, l->pair.rail_idx)->name;
+
+	l->evidence = health_wc_evidence(wc_status);
+	if (wc_status != WC_ERR_PEER_CLOSED && l->state == LINK_UP && !l->pair.is_self)
+		l->is_bye_sent = link_put_bye(c, l, WIRE_BYE_REBUILD);
+	link_down(c, l, RY_ERR_RAIL, 0, "rail %s: QP %d to node %s failed: %s", rail, qp_idx, l->pair.node_name,
+		wc_text(wc_status));
 }
 
 static const char *wc_text(uint8_t wc_status)
@@ -430,6 +438,7 @@ static void vdown(
 	if (!l->twin)
 		return;
 	l->twin->want_redial = l->want_redial;
+	l->twin->evidence = l->evidence;
 	link_down(c, l->twin, status, reason, "%s", l->down.cause);
 }
 
@@ -438,19 +447,15 @@ static void tell_down(struct conn *c, struct link *l, enum ry_status status, uin
 	l->down.pair = &l->pair;
 	l->down.status = status;
 	l->down.reason = reason;
+	l->down.evidence = l->evidence;
 	queue_emit(c, &l->down.m, MSG_PAIR_DOWN);
 }
 
 static void report_down(struct conn *c, struct link *l, bool was_up, uint8_t reason)
 {
 	struct conn_pair_info *info = l->dialler ? &l->dialler->info : &l->info;
-	const char *rail = conn_rail_conf(c, l->pair.rail_idx)->name;
 
-	if (was_up)
-		log_warn("conn: rail %s: pair %u with node %s is down: %s", rail, l->idx, l->pair.node_name,
-			l->down.cause);
-	else if (strcmp(info->last_error, l->down.cause)) /* once, not at every attempt */
-		log_warn("conn: rail %s: %s", rail, l->down.cause);
+	news_down(c, l, was_up);
 	/* An announced end is no failure. */
 	info->n_failures += !reason || reason == WIRE_BYE_PROTOCOL;
 	memcpy(info->last_error, l->down.cause, sizeof(info->last_error));

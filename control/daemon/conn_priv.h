@@ -11,6 +11,7 @@
  * conn_pair.c  the life of a pair: slot, QPs, READY, up, down, release
  * conn_self.c  pairs whose two ends are in this process (mock)
  * conn_info.c  rows for operators
+ * conn_news.c  lines of the log
  *
  * Everything belongs to the conn thread, except struct pair and struct pair_event while control holds them (msg.h), and
  * info rows, which any thread may read.
@@ -26,6 +27,7 @@
 #include <sys/socket.h>
 
 #include "daemon/conn.h"
+#include "health/health.h"
 #include "wire/wire.h"
 
 #ifdef __cplusplus
@@ -84,6 +86,24 @@ struct address {
 
 struct link;
 
+#define NEWS_GUESTS 257u /* prime: node ids are hashes times PAIRS_MAX */
+#define NEWS_MORE_BYTES 64u
+
+enum news_told {
+	NEWS_NOTHING = 0,
+	NEWS_UP = 1,
+	NEWS_DOWN = 2,
+};
+
+/* What the log was told of one peer's rail, over all connections to it; see conn_news.c. */
+struct news {
+	uint64_t key;      /* guests: who */
+	uint64_t again_ns; /* DOWN: no further line before this */
+	uint64_t paid_ns;  /* first lines are paid up to here */
+	uint32_t n_untold; /* failures since the last line */
+	uint8_t told;      /* enum news_told: the last line */
+};
+
 /* One configured endpoint, or one mock rail of a store that is this node. Lives as long as conn. */
 struct dialler {
 	uint16_t store_idx;
@@ -93,8 +113,12 @@ struct dialler {
 	bool want_now;    /* dial as soon as the old pair is gone */
 	uint32_t status;  /* of the last failure */
 	uint64_t next_ns; /* when to dial; only while link is NULL */
+	uint64_t started_ns; /* the last attempt */
 	struct link *link;
+	struct dial_fault fault; /* of the last failed attempt; control's while is_fault_out */
+	bool is_fault_out;
 	struct address to;
+	struct news news;
 	struct conn_pair_info info;
 };
 
@@ -137,6 +161,7 @@ struct link {
 	bool is_paused;   /* not reading: no buffer, or our answers are not being read */
 	bool is_released; /* no lcore knows any of its QPs */
 	bool want_redial; /* at once, not after a delay */
+	uint8_t evidence; /* enum rail_evidence: what its end says about the path */
 	uint16_t idx;
 	uint16_t peer_idx;
 	uint16_t peer_credits;
@@ -238,7 +263,8 @@ struct conn {
 	uint32_t n_tx_held;
 	bool want_kick;
 
-	struct info_row *rows; /* n_diallers, then one per link */
+	struct news guests[NEWS_GUESTS]; /* accepted, and strangers */
+	struct info_row *rows;           /* n_diallers, then one per link */
 };
 
 /* ---- conn_queue.c ---- */
@@ -265,6 +291,8 @@ int sock_connected(int fd);
 /* Time-outs of a bootstrap socket. */
 void sock_tune(int fd, uint64_t dead_ns);
 void sock_peer_text(int fd, char *text, uint32_t text_bytes);
+/* What an errno of a socket says about the path. */
+enum rail_evidence error_evidence(int err);
 /* Lower-case words for an errno. Static text. */
 const char *error_text(int err);
 /* Sets what epoll reports for a socket; 0 = nothing. */
@@ -293,6 +321,8 @@ bool diallers_poll(struct conn *c);
 uint64_t diallers_next_timer(const struct conn *c);
 /* MSG_DIAL. */
 void dial_request(struct conn *c, struct dial_event *e);
+/* MSG_DIAL_FAULT_SEEN. */
+void dial_fault_seen(struct conn *c, struct dial_fault *f);
 /* The attempt's, or the pair's, link is free again. */
 void dialler_ended(struct conn *c, struct dialler *d, const struct link *l);
 /* The bootstrap socket of a CONNECTING link has news. */
@@ -355,6 +385,13 @@ void info_publish(struct conn *c, uint32_t row, const struct conn_pair_info *inf
 void info_clear(struct conn *c, uint32_t row);
 /* Publishes what there is to say about a link under its dialler's or its own row. */
 void info_link(struct conn *c, struct link *l);
+
+/* ---- conn_news.c ---- */
+/* A link came up, or ended: a line of the log where it is news. */
+void news_up(struct conn *c, const struct link *l);
+void news_down(struct conn *c, const struct link *l, bool was_up);
+/* Whether something odd from this address is worth a line; then `more` = how often it was not told. */
+bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES]);
 
 static inline const struct rail_conf *conn_rail_conf(const struct conn *c, uint16_t rail_idx)
 {
