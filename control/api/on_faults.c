@@ -31,7 +31,7 @@ void on_fault_inject(struct request *r)
 	if (i < 0)
 		return;
 	if (fault_parse(request_text(r, "plan"), &plan, message, sizeof(message)) < 0) {
-		request_fail(r, RY_ERR_INVALID, "fault_inject: %s", message);
+		request_fail(r, RY_ERR_INVALID, "%s", message);
 		return;
 	}
 	if (inject(r, i, &plan) == 0)
@@ -65,8 +65,7 @@ static bool is_allowed(struct request *r)
 	if (r->api->deps.config->want_fault_injection)
 		return true;
 	request_fail(r, RY_ERR_DENIED,
-		"%s: this daemon takes no faults; set fault_injection: true in its configuration and restart it",
-		r->method->name);
+		"this daemon takes no faults; set fault_injection: true in its configuration and restart it");
 	return false;
 }
 
@@ -85,8 +84,8 @@ static int mock_rail(struct request *r)
 		return -1;
 	if (is_mock(r->api, i))
 		return i;
-	request_fail(r, RY_ERR_INVALID, "%s: rail %s has the transport %s; faults are for mock rails", r->method->name,
-		c->rails[i].name, c->rails[i].transport);
+	request_fail(r, RY_ERR_INVALID, "rail %s has the transport %s; faults are for mock rails", c->rails[i].name,
+		c->rails[i].transport);
 	return -1;
 }
 
@@ -98,11 +97,10 @@ static int inject(struct request *r, int i, const struct fault_plan *plan)
 	int rc = mock_fault_inject(r->api->deps.rails[i].rail, plan);
 
 	if (rc == -ENOMEM)
-		request_fail(r, RY_ERR_LIMIT, "%s: rail %s: out of memory", r->method->name, name);
+		request_fail(r, RY_ERR_LIMIT, "rail %s: out of memory", name);
 	else if (rc < 0)
 		request_fail(r, RY_ERR_INVALID,
-			"%s: rail %s: refused; slow needs a rail whose bandwidth is modelled, other faults do not",
-			r->method->name, name);
+			"rail %s: refused; slow needs a rail whose bandwidth is modelled, other faults do not", name);
 	if (rc < 0)
 		return rc;
 	r->api->faults[i] = *plan;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WARNING_BYTES 320u
+#define WARNING_BYTES 256u
 
 static void ask(struct request *r, enum api_op op, void (*answered)(struct request *r));
 static void health_answered(struct request *r);
@@ -41,7 +41,7 @@ static void ask(struct request *r, enum api_op op, void (*answered)(struct reque
 {
 	r->room = calloc(API_PAIRS_MAX, sizeof(struct api_pair_health));
 	if (!r->room) {
-		request_fail(r, RY_ERR_LIMIT, "%s: out of memory", r->method->name);
+		request_fail(r, RY_ERR_LIMIT, "out of memory");
 		return;
 	}
 	r->call.pairs = r->room;
@@ -78,6 +78,7 @@ static json_t *pair_health(const struct api *api, const struct api_pair_health *
 
 static json_t *breaker_health(const struct api *api, const struct rail_health_report *h)
 {
+	static const char *const names[RAIL_STATES] = {"closed", "open", "expired", "half_open"};
 	bool has_error = h->last_fault_ns != 0;
 	json_t *probes = json_pack("{s:I, s:I, s:I, s:I, s:I, s:b}", "sent", (json_int_t)h->n_sent, "ok",
 		(json_int_t)h->n_ok, "failed", (json_int_t)h->n_failed, "expired", (json_int_t)h->n_expired,
@@ -85,8 +86,7 @@ static json_t *breaker_health(const struct api *api, const struct rail_health_re
 	json_t *times = json_object();
 
 	for (uint32_t i = 0; i < RAIL_STATES; i++)
-		json_object_set_new(
-			times, rail_state_name((enum rail_state)i), json_integer((json_int_t)h->in_state_ns[i]));
+		json_object_set_new(times, names[i], json_integer((json_int_t)h->in_state_ns[i]));
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:I, s:o, s:o}", "trips", (json_int_t)h->n_trips,
 		"errors", (json_int_t)h->error_count, "in_state_ns", (json_int_t)h->present_ns, "cooldown_ns",
 		(json_int_t)h->cooldown_ns, "cooldown_left_ns", (json_int_t)h->cooldown_left_ns, "damped",

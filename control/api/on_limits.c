@@ -25,7 +25,7 @@ void on_limits_set(struct request *r)
 	struct config_error err;
 
 	if (!json_object_size(r->params)) {
-		request_fail(r, RY_ERR_INVALID, "limits_set: name a budget and its new value; help lists them");
+		request_fail(r, RY_ERR_INVALID, "name a budget and its new value; help lists them");
 		return;
 	}
 	l.inflight_max_bytes = request_uint(r, "inflight_max_bytes", l.inflight_max_bytes);
@@ -35,7 +35,7 @@ void on_limits_set(struct request *r)
 	l.max_reads = (uint32_t)RTE_MIN(request_uint(r, "max_reads", l.max_reads), UINT32_MAX);
 	l.client_max_reads = (uint32_t)RTE_MIN(request_uint(r, "client_max_reads", l.client_max_reads), UINT32_MAX);
 	if (check(r, &l, &err) < 0) {
-		request_fail(r, RY_ERR_INVALID, "limits_set: %s", err.text);
+		request_fail(r, RY_ERR_INVALID, "%s", err.text);
 		return;
 	}
 	r->api->limits = l;

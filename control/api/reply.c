@@ -83,8 +83,7 @@ int request_rail(struct request *r, const char *name)
 		if (config_distance(c->rails[i].name, word) < config_distance(nearest, word))
 			nearest = c->rails[i].name;
 	}
-	request_fail(r, RY_ERR_INVALID, "%s: '%s' is no rail of this node; did you mean '%s'?", r->method->name, word,
-		nearest);
+	request_fail(r, RY_ERR_INVALID, "'%s' is no rail of this node; did you mean '%s'?", word, nearest);
 	return -1;
 }
 

@@ -103,6 +103,29 @@ static void number(struct health *h, const struct config *c)
 	}
 }
 
+void health_begin(struct health *h, uint64_t now_ns)
+{
+	for (uint16_t i = 0; i < PAIRS_MAX; i++)
+		h->breakers.pairs[i].since_ns = now_ns;
+}
+
+enum rail_evidence health_wc_evidence(uint8_t wc_status)
+{
+	switch (wc_status) {
+	case WC_ERR_RETRY:
+	case WC_ERR_RNR:
+		return RAIL_EV_PATH;
+	case WC_ERR_LOCAL:
+		return RAIL_EV_LOCAL;
+	case WC_ERR_PEER_CLOSED:
+		return RAIL_EV_PEER;
+	case WC_ERR_FLUSH:
+		return RAIL_EV_FLUSH;
+	default:
+		return RAIL_EV_NONE;
+	}
+}
+
 bool health_connected(struct health *h, const struct pair *pair)
 {
 	struct health_conn *c = &h->conns[pair->idx];
@@ -129,6 +152,23 @@ void health_lost(
 	normal.epoch = h->breakers.pairs[c->breaker].epoch;
 	if (fault)
 		rail_health_failed(&h->breakers, normal, fault, now_ns);
+}
+
+/* While the cooldown runs a failed attempt adds nothing, and must not take the place of the PING that follows the first
+ * good one. */
+void health_dial_failed(
+	struct health *h, uint16_t store_idx, uint16_t rail_idx, const struct rail_fault *fault, uint64_t now_ns)
+{
+	uint16_t breaker = h->breaker_of[store_idx][rail_idx];
+	struct rail_token token = {.kind = RAIL_NORMAL, .pair_idx = breaker};
+
+	if (breaker == RAIL_MAP_NONE)
+		return;
+	token.epoch = h->breakers.pairs[breaker].epoch;
+	if (fault->evidence == RAIL_EV_PATH && rail_health_state(&h->breakers, breaker, now_ns) == RAIL_EXPIRED &&
+		rail_health_wants_probe(&h->breakers, breaker, now_ns))
+		token = rail_health_ask(&h->breakers, breaker, now_ns);
+	rail_health_failed(&h->breakers, token, fault, now_ns);
 }
 
 bool health_wants_ping(const struct health *h, uint16_t pair_idx, uint64_t now_ns)

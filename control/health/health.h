@@ -35,8 +35,14 @@ struct health {
 	struct rail_health breakers;
 };
 
+/* What the end of a QP (enum wc_status) says about its path. */
+enum rail_evidence health_wc_evidence(uint8_t wc_status);
+
 /* Lays out the breakers of all configured pairs. 0, or -errno with err filled. */
 int health_init(struct health *h, const struct config *config, struct rail_map_error *err);
+
+/* The clock starts: until now nothing happened, and times in a state count from here. */
+void health_begin(struct health *h, uint64_t now_ns);
 
 /* A connection is up; false: it is not proven, send a PING before any data. */
 bool health_connected(struct health *h, const struct pair *pair);
@@ -53,6 +59,10 @@ static inline bool health_is_available(const struct health *h, uint16_t pair_idx
 	return c->epoch && c->is_proven &&
 	       (c->breaker == RAIL_MAP_NONE || rail_health_is_available(&h->breakers, c->breaker));
 }
+
+/* An attempt to connect a configured pair failed. When the cooldown is over, the attempt was the trial. */
+void health_dial_failed(
+	struct health *h, uint16_t store_idx, uint16_t rail_idx, const struct rail_fault *fault, uint64_t now_ns);
 
 /* Whether a PING should go out on this connection now: it waits for its proof, or its breaker is due. */
 bool health_wants_ping(const struct health *h, uint16_t pair_idx, uint64_t now_ns);

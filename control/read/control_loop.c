@@ -56,6 +56,8 @@ bool control_poll(struct control *c, uint64_t now_ns)
 {
 	unsigned n;
 
+	if (unlikely(!c->now_ns))
+		health_begin(&c->health, now_ns);
 	c->now_ns = now_ns;
 	n = aggregate(c);
 	n += meta_take(c);

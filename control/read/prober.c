@@ -79,6 +79,14 @@ void prober_done(struct control *c, struct segment *s)
 	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = s->status, .connection = s->owner_aux};
 	bool is_same = p->epoch == s->owner_aux;
 
+	/* We cancelled it because nothing came back in time. */
+	if (s->status == RY_ERR_CANCELLED)
+		fault.status = RY_ERR_TIMEOUT;
+	/* Its lease was its deadline: a second silence is not awaited. */
+	s->is_expired = s->is_silent;
+	/* Lost with its QP: the end of the QP says why. The QP is there until control has quiesced the pair. */
+	if (s->status == RY_ERR_RAIL)
+		fault.evidence = is_same ? health_wc_evidence(qp_fail_status(s->qp)) : RAIL_EV_FLUSH;
 	pr->is_used = false;
 	if (is_same)
 		p->is_probed = false;
