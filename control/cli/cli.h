@@ -43,7 +43,11 @@ enum cli_option {
 	OPT_DEMO = 1u << 8,
 	OPT_QUIET = 1u << 9,
 	OPT_RANGE = 1u << 10,
+	OPT_LIMITS = 1u << 11,
+	OPT_RECORDS = 1u << 12, /* --last, --failed */
 };
+
+#define CLI_NOT_GIVEN UINT64_MAX
 
 struct cli {
 	const char *command;
@@ -64,6 +68,15 @@ struct cli {
 	uint64_t generation;
 	uint64_t size_bytes; /* plan; RY_SIZE_UNKNOWN = not given */
 	const char *store;
+	/* limits; CLI_NOT_GIVEN = as it is */
+	uint64_t max_reads;
+	uint64_t client_max_reads;
+	uint64_t inflight_bytes;
+	uint64_t client_inflight_bytes;
+	uint64_t admission_wait_ns;
+	/* reads */
+	uint64_t n_last; /* CLI_NOT_GIVEN = the daemon's default */
+	bool want_failed;
 	/* demo */
 	uint64_t n_rails;
 	uint64_t rail_rate_bytes_per_s;
@@ -75,6 +88,10 @@ struct cli {
 /* ---- the commands, one file per topic ---- */
 int cmd_status(struct cli *c);
 int cmd_rails(struct cli *c);
+int cmd_health(struct cli *c);
+int cmd_limits(struct cli *c);
+int cmd_faults(struct cli *c);
+int cmd_reads(struct cli *c);
 int cmd_plan(struct cli *c);
 int cmd_version(struct cli *c);
 int cmd_config_check(struct cli *c);
@@ -91,6 +108,8 @@ int cli_open_rpc(struct cli *c, struct rpc **out);
 int cli_attach(struct cli *c, struct ry_client **out);
 /* One call on a connection of its own. The result is the caller's. */
 int cli_call(struct cli *c, const char *method, json_t *params, json_t **result);
+/* The same, and prints the result. Returns the exit code. */
+int cli_show(struct cli *c, const char *method, json_t *params);
 /* Shows a failed operation, as text on stderr or as {"error": {"status", "cause"}} on stdout; returns its exit code. */
 int cli_fail(const struct cli *c, enum ry_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Shows what is wrong with the command line; returns CLI_USAGE. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Commands that are one call on the control socket: status, rails, plan, version. */
+/* Commands that look at a daemon through one call on the control socket: status, plan, version. */
 #include <string.h>
 
 #include "cli/cli.h"
 
-static int show(struct cli *c, const char *method, json_t *params);
 static int size_of(struct cli *c, uint64_t *size_bytes, uint32_t *stripe_bytes);
 
-static int show(struct cli *c, const char *method, json_t *params)
+int cli_show(struct cli *c, const char *method, json_t *params)
 {
 	json_t *result;
 	int rc = cli_call(c, method, params, &result);
@@ -17,24 +16,7 @@ static int show(struct cli *c, const char *method, json_t *params)
 
 int cmd_status(struct cli *c)
 {
-	return show(c, "status", NULL);
-}
-
-/* Rails and the pairs that each has with peers, in one answer. */
-int cmd_rails(struct cli *c)
-{
-	json_t *rails, *pairs;
-	int rc = cli_call(c, "rails", NULL, &rails);
-
-	if (rc != CLI_OK)
-		return rc;
-	rc = cli_call(c, "pairs", NULL, &pairs);
-	if (rc == CLI_OK) {
-		json_object_update_new(rails, pairs);
-		return output_print(c, rails);
-	}
-	json_decref(rails);
-	return rc;
+	return cli_show(c, "status", NULL);
 }
 
 int cmd_plan(struct cli *c)
@@ -57,7 +39,7 @@ int cmd_plan(struct cli *c)
 		json_object_set_new(params, "length", json_integer((json_int_t)c->length));
 	if (c->store != NULL)
 		json_object_set_new(params, "store", json_string(c->store));
-	return show(c, "plan", params);
+	return cli_show(c, "plan", params);
 }
 
 static int size_of(struct cli *c, uint64_t *size_bytes, uint32_t *stripe_bytes)

@@ -29,6 +29,16 @@ const struct option_row cli_options[] = {
 	{"size", OPTION_BYTES, OPT_PLAN, FIELD(size_bytes), "SIZE",
 		"plan for an object of this size instead of a stored one"},
 	{"store", OPTION_TEXT, OPT_PLAN, FIELD(store), "NAME", "the store that holds it (default: the first one)"},
+	{"max-reads", OPTION_COUNT, OPT_LIMITS, FIELD(max_reads), "N",
+		"reads in flight, all clients (at most as configured)"},
+	{"client-max-reads", OPTION_COUNT, OPT_LIMITS, FIELD(client_max_reads), "N", "reads in flight, one client"},
+	{"inflight", OPTION_BYTES, OPT_LIMITS, FIELD(inflight_bytes), "SIZE", "bytes in flight, all clients"},
+	{"client-inflight", OPTION_BYTES, OPT_LIMITS, FIELD(client_inflight_bytes), "SIZE",
+		"bytes in flight, one client"},
+	{"admission-wait", OPTION_DURATION, OPT_LIMITS, FIELD(admission_wait_ns), "TIME",
+		"longest wait of a queued read"},
+	{"last", OPTION_COUNT, OPT_RECORDS, FIELD(n_last), "N", "how many reads (default 20, at most 1024)"},
+	{"failed", OPTION_FLAG, OPT_RECORDS, FIELD(want_failed), "", "only reads that failed"},
 	{"rails", OPTION_COUNT, OPT_DEMO, FIELD(n_rails), "N", "how many rails (default 2)"},
 	{"file", OPTION_TEXT, OPT_DEMO, FIELD(file), "PATH", "the object (default: 64 MiB of pseudo-random bytes)"},
 	{"rail-rate", OPTION_RATE, OPT_DEMO, FIELD(rail_rate_bytes_per_s), "RATE",
@@ -45,7 +55,14 @@ const struct command commands[] = {
 	{"demo", "", 0, 0, OPT_DEMO | OPT_STRIPE | OPT_DEADLINE, cmd_demo,
 		"start a store and a reader here, and read one object over one rail and over several"},
 	{"status", "", 0, 0, REMOTE, cmd_status, "what the daemon is, and how much it does"},
-	{"rails", "", 0, 0, REMOTE, cmd_rails, "the daemon's rails and their connections"},
+	{"rails", "[drain|resume NAME]", 0, 2, REMOTE, cmd_rails,
+		"the daemon's rails and their connections; or take a rail out of use, or back"},
+	{"health", "", 0, 0, REMOTE, cmd_health, "which pairs of rails carry data, and why others do not"},
+	{"limits", "", 0, 0, REMOTE | OPT_LIMITS, cmd_limits,
+		"the in-flight budgets, or new ones until the daemon ends"},
+	{"reads", "", 0, 0, REMOTE | OPT_RECORDS, cmd_reads, "the reads that ended last, and where their time went"},
+	{"faults", "[inject NAME PLAN|clear [NAME]]", 0, 3, REMOTE, cmd_faults,
+		"rehearse failures on mock rails of a daemon that allows it"},
 	{"put", "KEY [FILE|-]", 1, 2, REMOTE | OPT_PUT | OPT_STRIPE | OPT_QUIET, cmd_put,
 		"store a file, or standard input, under a key"},
 	{"get", "KEY [FILE|-]", 1, 2, REMOTE | OPT_READ | OPT_RANGE | OPT_QUIET, cmd_get,
@@ -65,7 +82,16 @@ int commands_parse(int argc, char *const *argv, struct cli *c, const struct comm
 	char error[OPTIONS_ERROR_BYTES];
 	uint64_t given;
 
-	*c = (struct cli){.length = RY_TO_END, .size_bytes = RY_SIZE_UNKNOWN, .n_rails = 2, .transport = "tcp"};
+	*c = (struct cli){.length = RY_TO_END,
+		.size_bytes = RY_SIZE_UNKNOWN,
+		.n_rails = 2,
+		.transport = "tcp",
+		.max_reads = CLI_NOT_GIVEN,
+		.client_max_reads = CLI_NOT_GIVEN,
+		.inflight_bytes = CLI_NOT_GIVEN,
+		.client_inflight_bytes = CLI_NOT_GIVEN,
+		.admission_wait_ns = CLI_NOT_GIVEN,
+		.n_last = CLI_NOT_GIVEN};
 	*row = NULL;
 	if (options_parse(cli_options, n_cli_options, argc, argv, c, &c->args, &given, error) < 0)
 		return cli_usage(c, "%s", error);

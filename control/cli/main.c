@@ -49,7 +49,7 @@ static void print_help(void)
 
 	printf("usage: railyard COMMAND [OPTION...] [ARGUMENT...]\n\ncommands:\n");
 	for (row = commands; row->name != NULL; row++)
-		printf("  %-13s %-16s %s\n", row->name, row->args, row->help);
+		printf("  %-13s %-20s %s\n", row->name, row->args, row->help);
 	printf("\nrailyard COMMAND --help lists the options of a command.\n\n"
 	       "exit codes:\n"
 	       "  0  done\n"
