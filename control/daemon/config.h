@@ -95,8 +95,8 @@ struct config {
 	uint32_t client_max_reads;
 	uint64_t inflight_max_bytes; /* node */
 	uint64_t client_inflight_max_bytes;
-	enum config_admission admission;
 	enum config_rail_failure on_rail_failure;
+	enum config_admission admission;
 	uint64_t admission_wait_ns;
 	uint32_t admission_queue_max;
 	uint64_t registered_max_bytes; /* all arenas */
@@ -110,6 +110,7 @@ struct config {
 	uint64_t store_bytes;
 	enum config_tier tier;
 	uint32_t max_objects;
+	uint64_t store_linger_ns;
 	uint32_t store_max_requests_per_qp;
 	uint64_t store_max_inflight_bytes; /* requests accepted and unfinished, per node; split over its rails */
 

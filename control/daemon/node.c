@@ -226,6 +226,7 @@ static int make_store(struct node *n, struct text *t)
 	struct store_conf conf = {
 		.data_bytes = c->store_bytes,
 		.max_objects = c->max_objects,
+		.linger_ns = c->store_linger_ns,
 		.is_pinned = c->tier == TIER_PINNED,
 		.sources = n->sources,
 		.counters = &n->counters,

@@ -145,8 +145,10 @@ uint64_t control_next_timer(const struct control *c)
 
 	for (uint32_t i = 0; !want_tick && i < c->n_live; i++)
 		want_tick = c->live[i]->detach != NULL;
-	if (c->d.store && store_n_retired(c->d.store))
+	if (c->d.store && store_due_ns(c->d.store) < c->housekeeping_at_ns)
 		want_tick = true;
+	else if (c->d.store)
+		at = RTE_MIN(at, store_due_ns(c->d.store));
 	TAILQ_FOREACH (x, &c->active, work)
 		want_tick |= x->orphans != NULL;
 	if (want_tick && c->housekeeping_at_ns < at)

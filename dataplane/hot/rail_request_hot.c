@@ -99,6 +99,7 @@ static void build(struct rail *r, struct segment *s, struct read_msg *m, struct 
 	s->request_id = r->next_request++ << WINDOW_SLOT_BITS | s->slot;
 	m->read = (struct wire_read){
 		.h = {.type = s->kind == SEG_PULL ? WIRE_PULL : WIRE_READ,
+			.flags = s->is_start ? WIRE_F_START : 0,
 			.len_bytes = len,
 			.request_id = s->request_id},
 		.handle = s->handle,

@@ -80,6 +80,7 @@ struct segment {
 	/* ---- written by control before hand-out; read by the rail ---- */
 	uint8_t kind; /* enum seg_kind */
 	uint8_t n_parts;
+	uint8_t is_start;  /* READ: the first of its read (WIRE_F_START) */
 	uint8_t want_hash;  /* 0: the descriptor has no checksums */
 	uint8_t is_expired; /* control's note: its segment deadline passed */
 	uint16_t rail_idx;

@@ -38,6 +38,7 @@ int store_create(const struct store_conf *conf, struct store **out)
 	s->n_entries = store_sources_needed(conf->max_objects);
 	TAILQ_INIT(&s->spare);
 	TAILQ_INIT(&s->lru);
+	TAILQ_INIT(&s->lingering);
 	TAILQ_INIT(&s->retired);
 	rc = create_memory(s);
 	if (!rc)

@@ -106,7 +106,7 @@ enum ry_status store_put_commit(struct store *s, struct object *o, uint64_t size
 	TAILQ_INSERT_TAIL(&s->lru, o, link);
 	publish(o);
 	if (old)
-		tier_retire(s, old, true);
+		tier_linger(s, old, true, now_ns);
 	stat_add(&s->conf.counters->store_puts, 1);
 	tier_note(s);
 	return RY_OK;
@@ -133,7 +133,7 @@ enum ry_status store_delete(
 	if (generation && generation != o->generation)
 		return RY_ERR_STALE_GENERATION;
 	*deleted = o->generation;
-	tier_retire(s, o, false);
+	tier_linger(s, o, false, now_ns);
 	tier_note(s);
 	return RY_OK;
 }

@@ -60,7 +60,8 @@ static void accept(struct rail *r, struct qp *qp, const struct wire_read *m)
 	req->n_writes = 0;
 	req->is_cancelled = req->is_answered = false;
 	memcpy(req->parts, parts, m->n_parts * sizeof(*parts));
-	req->source = source_pin(r->sources, m->handle, m->generation, r->idx, r->now_ns, &req->status);
+	req->source = source_pin(
+		r->sources, m->handle, m->generation, r->idx, r->now_ns, &req->status, m->h.flags & WIRE_F_START);
 	if (qp->serve_tail)
 		qp->serve_tail->next = req;
 	else

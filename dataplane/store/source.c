@@ -93,9 +93,15 @@ void source_publish(struct source *s)
 	__atomic_store_n(&s->state, SOURCE_LIVE, __ATOMIC_RELEASE);
 }
 
+void source_linger(struct source *s)
+{
+	/* Relaxed: only the state changes, and a rail that still sees LIVE accepted the read before. */
+	__atomic_store_n(&s->state, SOURCE_LINGERING, __ATOMIC_RELAXED);
+}
+
 uint64_t source_retire(struct source_table *pub, struct source *s)
 {
-	assert(s->state == SOURCE_LIVE);
+	assert(s->state == SOURCE_LIVE || s->state == SOURCE_LINGERING);
 	/* Release: partner of the acquire in source_pin. The token below comes after it: a rail that reports quiescence
 	 * for the token cannot have a source_pin under way that saw LIVE. */
 	__atomic_store_n(&s->state, SOURCE_DEAD, __ATOMIC_RELEASE);

@@ -27,6 +27,7 @@ enum source_state {
 	SOURCE_FREE = 0,
 	SOURCE_LIVE = 1,
 	SOURCE_DEAD = 2,
+	SOURCE_LINGERING = 3, /* replaced or deleted: reads that began before go on, none begins */
 };
 
 struct source {
@@ -60,6 +61,8 @@ void source_table_destroy(struct source_table *t);
 /* Control: a free slot with a fresh handle, or NULL. Fill it, then source_publish. */
 struct source *source_alloc(struct source_table *t);
 void source_publish(struct source *s);
+/* Control: LINGERING from now on. A read's first request that a rail has not accepted yet is refused. */
+void source_linger(struct source *s);
 /* Control: DEAD now; returns the QSBR token to pass to source_is_quiet. */
 uint64_t source_retire(struct source_table *t, struct source *s);
 /* Control: whether no rail can touch it any more. */
@@ -67,10 +70,11 @@ bool source_is_quiet(struct source_table *t, const struct source *s, uint64_t to
 /* Control, after it is quiet (or was never published): the slot may be allocated again. */
 void source_release(struct source_table *t, struct source *s);
 
-/* Rail: the live source of this handle and generation, pinned; else NULL with *status = NOT_FOUND or STALE_GENERATION.
+/* Rail: the live source of this handle and generation (is_start: not a lingering one), pinned; else NULL with *status =
+ * NOT_FOUND or STALE_GENERATION.
  */
 static inline struct source *source_pin(struct source_table *t, uint64_t handle, uint64_t generation, uint16_t rail_idx,
-	uint64_t now_ns, uint32_t *status);
+	uint64_t now_ns, uint32_t *status, bool is_start);
 /* Rail: address of bytes [offset, offset + len) of a stripe, NULL when outside. */
 static inline uint8_t *source_addr(const struct source *s, uint32_t stripe_idx, uint64_t offset, uint64_t len_bytes);
 static inline void source_unpin(struct source *s, uint16_t rail_idx);

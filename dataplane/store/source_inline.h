@@ -17,12 +17,14 @@ extern "C" {
 #endif
 
 static inline struct source *source_pin(struct source_table *t, uint64_t handle, uint64_t generation, uint16_t rail_idx,
-	uint64_t now_ns, uint32_t *status)
+	uint64_t now_ns, uint32_t *status, bool is_start)
 {
 	struct source *s = &t->slots[(uint32_t)handle & t->mask];
 
 	/* Acquire: partner of the release in source_publish; the fields below were written before LIVE. */
-	if (__atomic_load_n(&s->state, __ATOMIC_ACQUIRE) != SOURCE_LIVE || s->handle != handle) {
+	uint32_t state = __atomic_load_n(&s->state, __ATOMIC_ACQUIRE);
+
+	if ((state != SOURCE_LIVE && (state != SOURCE_LINGERING || is_start)) || s->handle != handle) {
 		*status = RY_ERR_STALE_GENERATION;
 		return NULL;
 	}

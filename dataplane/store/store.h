@@ -30,6 +30,8 @@ struct store; /* opaque */
 struct store_conf {
 	uint64_t data_bytes; /* slab */
 	uint32_t max_objects;
+	uint64_t linger_ns;  /* how long a replaced or deleted generation serves reads that began before; 0 = not at all
+			      */
 	bool is_pinned;      /* full = NO_SPACE; false: evict the least recently used */
 	struct mapping slab; /* already mapped (and registered), at least data_bytes */
 	struct source_table *sources;
@@ -37,9 +39,10 @@ struct store_conf {
 };
 
 enum object_state {
-	OBJECT_WRITING = 1, /* being put; not indexed */
-	OBJECT_LIVE = 2,    /* indexed */
-	OBJECT_RETIRED = 3, /* waits until no rail touches it */
+	OBJECT_WRITING = 1,   /* being put; not indexed */
+	OBJECT_LIVE = 2,      /* indexed */
+	OBJECT_LINGERING = 4, /* not indexed any more; still served to reads that began before */
+	OBJECT_RETIRED = 3,   /* waits until no rail touches it */
 };
 
 struct object {
@@ -54,6 +57,7 @@ struct object {
 	uint8_t **stripe_addr; /* n_stripes entries */
 	uint64_t *checksums;   /* n_stripes entries */
 	uint64_t retire_token;
+	uint64_t linger_until_ns;
 	uint32_t stripe_bytes;
 	uint32_t n_stripes;
 	uint32_t cap_stripes; /* room in the two tables */
@@ -111,6 +115,8 @@ bool store_housekeep(struct store *s, uint64_t now_ns);
 
 uint32_t store_n_objects(const struct store *s); /* live */
 uint32_t store_n_retired(const struct store *s);
+/* When store_housekeep has something to do: 0 = now, UINT64_MAX = nothing waits. */
+uint64_t store_due_ns(const struct store *s);
 uint64_t store_used_bytes(const struct store *s); /* slab bytes of all states */
 
 #ifdef __cplusplus

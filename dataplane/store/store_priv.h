@@ -44,9 +44,10 @@ struct store {
 	uint32_t n_places;
 	struct entry *entries;
 	uint32_t n_entries;
-	uint32_t n_fresh;         /* entries below were used before */
-	struct object_list spare; /* entries used before and free again */
-	struct object_list lru;   /* LIVE, least recently used first */
+	uint32_t n_fresh;             /* entries below were used before */
+	struct object_list spare;     /* entries used before and free again */
+	struct object_list lru;       /* LIVE, least recently used first */
+	struct object_list lingering; /* by linger_until_ns */
 	struct object_list retired;
 	uint64_t floor; /* highest generation ever retired without a successor: a key that comes back starts above it */
 	uint64_t writing_bytes;
@@ -84,6 +85,8 @@ enum ry_status tier_make_room(struct store *s, uint64_t data_bytes, uint64_t now
 bool tier_evict(struct store *s);
 /* LIVE -> RETIRED. has_successor: its key goes on under the next generation, and keeps its place. */
 void tier_retire(struct store *s, struct object *o, bool has_successor);
+/* LIVE -> LINGERING for conf.linger_ns, then RETIRED: reads under way may finish. */
+void tier_linger(struct store *s, struct object *o, bool has_successor, uint64_t now_ns);
 /* Retires expired objects among the next max_places of the index. Returns how many. */
 uint32_t tier_expire(struct store *s, uint32_t max_places, uint64_t now_ns);
 /* What o's stripes cost in the slab. */

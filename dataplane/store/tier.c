@@ -4,6 +4,9 @@
 #include <assert.h>
 #include <string.h>
 
+static void end_linger(struct store *s, uint64_t now_ns);
+static void unlink_live(struct store *s, struct object *o, bool has_successor);
+static void retire(struct store *s, struct object *o);
 static struct entry *take_entry(struct store *s);
 static void free_stripes(struct store *s, struct object *o);
 static uint32_t reclaim(struct store *s, uint32_t max);
@@ -13,6 +16,7 @@ bool store_housekeep(struct store *s, uint64_t now_ns)
 {
 	uint32_t n = tier_expire(s, EXPIRE_TURN, now_ns);
 
+	end_linger(s, now_ns);
 	n += reclaim(s, RECLAIM_TURN);
 	if (n)
 		tier_note(s);
@@ -22,6 +26,15 @@ bool store_housekeep(struct store *s, uint64_t now_ns)
 uint32_t store_n_retired(const struct store *s)
 {
 	return s->n_retired;
+}
+
+uint64_t store_due_ns(const struct store *s)
+{
+	const struct object *o = TAILQ_FIRST(&s->lingering);
+
+	if (s->n_retired)
+		return 0;
+	return o ? o->linger_until_ns : UINT64_MAX;
 }
 
 uint64_t store_used_bytes(const struct store *s)
@@ -70,6 +83,7 @@ void entry_free(struct store *s, struct object *o)
 
 enum ry_status tier_make_room(struct store *s, uint64_t data_bytes, uint64_t now_ns)
 {
+	end_linger(s, UINT64_MAX);
 	if (reclaim(s, MAKE_ROOM_MAX))
 		return RY_OK;
 	tier_expire(s, MAKE_ROOM_MAX, now_ns);
@@ -93,6 +107,36 @@ bool tier_evict(struct store *s)
 
 void tier_retire(struct store *s, struct object *o, bool has_successor)
 {
+	unlink_live(s, o, has_successor);
+	retire(s, o);
+}
+
+void tier_linger(struct store *s, struct object *o, bool has_successor, uint64_t now_ns)
+{
+	if (!s->conf.linger_ns) {
+		tier_retire(s, o, has_successor);
+		return;
+	}
+	unlink_live(s, o, has_successor);
+	source_linger(o->source);
+	o->state = OBJECT_LINGERING;
+	o->linger_until_ns = now_ns + s->conf.linger_ns;
+	TAILQ_INSERT_TAIL(&s->lingering, o, link);
+}
+
+/* Those whose time is over; UINT64_MAX: all of them, because their memory is wanted. */
+static void end_linger(struct store *s, uint64_t now_ns)
+{
+	struct object *o;
+
+	while ((o = TAILQ_FIRST(&s->lingering)) != NULL && o->linger_until_ns <= now_ns) {
+		TAILQ_REMOVE(&s->lingering, o, link);
+		retire(s, o);
+	}
+}
+
+static void unlink_live(struct store *s, struct object *o, bool has_successor)
+{
 	assert(o->state == OBJECT_LIVE);
 	TAILQ_REMOVE(&s->lru, o, link);
 	s->n_live--;
@@ -103,6 +147,10 @@ void tier_retire(struct store *s, struct object *o, bool has_successor)
 		if (o->generation > s->floor)
 			s->floor = o->generation;
 	}
+}
+
+static void retire(struct store *s, struct object *o)
+{
 	o->state = OBJECT_RETIRED;
 	o->retire_token = source_retire(s->conf.sources, o->source);
 	TAILQ_INSERT_TAIL(&s->retired, o, link);

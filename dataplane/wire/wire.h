@@ -63,9 +63,13 @@ enum wire_msg_type {
 	WIRE_PULLED = 9, /* verbs put: reserved, the store has read that window */
 };
 
+enum wire_msg_flags {
+	WIRE_F_START = 1, /* READ: the first of its read; refused where the generation was replaced, the others are not */
+};
+
 struct wire_msg {
 	uint8_t type;
-	uint8_t flags;      /* 0 */
+	uint8_t flags;      /* enum wire_msg_flags */
 	uint16_t len_bytes; /* of the whole message, this header included */
 	uint32_t reserved;
 	uint64_t request_id; /* chosen by the requester, unique per QP among its unfinished requests */

@@ -29,7 +29,7 @@ int wire_msg_check(const void *msg, uint32_t len)
 	if (len < sizeof(h) || len > WIRE_MSG_BYTES)
 		return RY_ERR_PROTOCOL;
 	memcpy(&h, msg, sizeof(h));
-	if (h.len_bytes != len || h.flags || h.reserved)
+	if (h.len_bytes != len || h.flags & ~(h.type == WIRE_READ ? WIRE_F_START : 0) || h.reserved)
 		return RY_ERR_PROTOCOL;
 	if (h.type >= sizeof(fixed_bytes) / sizeof(fixed_bytes[0]) || !fixed_bytes[h.type])
 		return RY_ERR_PROTOCOL;

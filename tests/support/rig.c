@@ -44,6 +44,7 @@ void rig_init(struct rig *r, uint16_t n_rails, uint64_t bandwidth)
 	c->max_clients = 8;
 	c->store_bytes = 64u << 20;
 	c->max_objects = 256;
+	c->store_linger_ns = 0; /* tests count the store's memory; those of lingering set it */
 	c->descriptor_cache_entries = 64;
 	r->now_ns = 1000000000;
 	r->step_ns = RIG_STEP_NS;

@@ -101,7 +101,7 @@ static inline struct source *pin(const char *key, uint16_t rail)
 	struct source *s;
 
 	cr_assert(o);
-	s = source_pin(sources, o->source->handle, o->generation, rail, now, &status);
+	s = source_pin(sources, o->source->handle, o->generation, rail, now, &status, false);
 	cr_assert(s);
 	return s;
 }

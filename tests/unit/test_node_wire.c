@@ -181,7 +181,7 @@ Test(node_wire, bytes_of_a_small_read)
 	memcpy(&m, t.read[1], sizeof(m));
 	memcpy(&p, t.read[1] + sizeof(m), sizeof(p));
 	o = store_lookup(r.node->store, "k", 1, r.now_ns);
-	cr_assert(m.h.type == 1 && m.h.flags == 0 && m.h.len_bytes == 72 && m.h.reserved == 0);
+	cr_assert(m.h.type == 1 && m.h.flags == WIRE_F_START && m.h.len_bytes == 72 && m.h.reserved == 0);
 	cr_assert(m.handle == o->source->handle && m.generation == 1 && m.n_parts == 1);
 	cr_assert(m.ttl_us > 29900000 && m.ttl_us <= 30000000, "what is left of 30 s");
 	cr_assert_neq(m.key, 0u);

@@ -33,7 +33,7 @@ static struct source *live(uint64_t generation)
 static struct source *pin(uint64_t handle, uint64_t generation, uint16_t rail, uint32_t *status)
 {
 	*status = RY_OK;
-	return source_pin(t, handle, generation, rail, 1000, status);
+	return source_pin(t, handle, generation, rail, 1000, status, false);
 }
 
 static void online(uint16_t rail)
@@ -116,8 +116,8 @@ Test(source, pin_refuses_after_expiry)
 	uint32_t status = RY_OK;
 
 	s->expires_ns = 2000;
-	cr_assert_eq(source_pin(t, s->handle, 1, 0, 1999, &status), s);
-	cr_assert_null(source_pin(t, s->handle, 1, 0, 2000, &status));
+	cr_assert_eq(source_pin(t, s->handle, 1, 0, 1999, &status, false), s);
+	cr_assert_null(source_pin(t, s->handle, 1, 0, 2000, &status, false));
 	cr_assert_eq(status, RY_ERR_NOT_FOUND);
 }
 
@@ -299,7 +299,7 @@ static void *rail_body(void *arg)
 	while (!__atomic_load_n(&r->stop, __ATOMIC_RELAXED)) {
 		uint64_t handle = __atomic_load_n(&r->want, __ATOMIC_ACQUIRE);
 		uint64_t generation = __atomic_load_n(&r->generation, __ATOMIC_RELAXED);
-		struct source *s = handle ? source_pin(t, handle, generation, me->rail, 0, &status) : NULL;
+		struct source *s = handle ? source_pin(t, handle, generation, me->rail, 0, &status, false) : NULL;
 
 		if (s) {
 			volatile uint64_t *p = (volatile uint64_t *)(void *)s->base;

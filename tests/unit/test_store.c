@@ -282,7 +282,7 @@ Test(store, a_deleted_object_can_no_longer_be_pinned)
 	o = lookup("key");
 	handle = o->source->handle;
 	del("key", 0);
-	cr_assert_null(source_pin(sources, handle, 1, 0, now, &status));
+	cr_assert_null(source_pin(sources, handle, 1, 0, now, &status, false));
 	cr_assert_eq(status, RY_ERR_STALE_GENERATION);
 }
 

@@ -175,7 +175,12 @@ Test(wire_msg, header_bounds)
 	uint32_t len = make_read(&b, 1);
 	struct wire_msg *h = (struct wire_msg *)b.b;
 
-	h->flags = 1;
+	h->flags = WIRE_F_START;
+	cr_assert_eq(wire_msg_check(b.b, len), RY_OK);
+	h->type = WIRE_PULL;
+	cr_assert_eq(wire_msg_check(b.b, len), RY_ERR_PROTOCOL, "only a READ starts");
+	h->type = WIRE_READ;
+	h->flags = 2;
 	cr_assert_eq(wire_msg_check(b.b, len), RY_ERR_PROTOCOL);
 	h->flags = 0;
 	h->reserved = 1;
