@@ -160,6 +160,9 @@ static void take(struct conn *c, void *m)
 	case MSG_DIAL:
 		dial_request(c, m);
 		break;
+	case MSG_DIAL_FAULT_SEEN:
+		dial_fault_seen(c, m);
+		break;
 	default:
 		log_error("conn: message of kind %u from control is none of ours", ((struct msg *)m)->kind);
 		break;

@@ -10,6 +10,8 @@
 
 #include "daemon/log.h"
 
+#define SECOND_NS 1000000000ull
+
 static uint32_t count_max(const struct config *conf);
 static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t message_bytes);
 static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *message, uint32_t message_bytes);
@@ -21,6 +23,10 @@ static const char *hello_fault(const struct conn *c, const struct link *l);
 static void next_data(struct conn *c, struct link *l);
 static bool data_connected(struct conn *c, struct link *l);
 static void data_greeted(struct conn *c, struct link *l);
+static uint64_t later(uint64_t a, uint64_t b);
+static void tell_fault(struct conn *c, struct dialler *d, const struct link *l);
+static uint64_t pause_ns(const struct conn *c);
+static uint64_t connect_ns(const struct conn *c, const struct dialler *d);
 static uint64_t jittered(struct conn *c, uint64_t ns);
 static void settle(struct conn *c);
 static bool settle_one(struct conn *c, struct dial_event *e);
@@ -168,12 +174,61 @@ uint64_t diallers_next_timer(const struct conn *c)
 void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
 {
 	bool is_now = d->want_now || (l->want_redial && l->was_up);
+	uint64_t from_ns;
 
 	d->link = NULL;
 	d->want_now = false;
-	d->next_ns = c->now_ns + (is_now ? 0 : jittered(c, c->deps.config->reconnect_ns));
+	/* To get a pair back, counted from the start of the attempt: one that waited in vain for as long is followed by
+	 * the next at once. */
+	from_ns = d->info.n_connects && !l->was_up ? d->started_ns : c->now_ns;
+	d->next_ns = is_now ? c->now_ns : later(c->now_ns, from_ns + jittered(c, pause_ns(c)));
+	if (!l->was_up)
+		tell_fault(c, d, l);
 	d->info.state = CONN_DOWN;
 	info_publish(c, d->row, &d->info);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void tell_fault(struct conn *c, struct dialler *d, const struct link *l)
+{
+	if (d->is_fault_out)
+		return;
+	d->is_fault_out = true;
+	d->fault.store_idx = d->store_idx;
+	d->fault.rail_idx = d->rail_idx;
+	d->fault.evidence = l->evidence;
+	d->fault.status = d->status;
+	queue_emit(c, &d->fault.m, MSG_DIAL_FAULT);
+}
+
+void dial_fault_seen(struct conn *c, struct dial_fault *f)
+{
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		if (&c->diallers[i].fault == f)
+			c->diallers[i].is_fault_out = false;
+	}
+}
+
+/* A pair that is probed is dialled as often as it is probed. */
+static uint64_t pause_ns(const struct conn *c)
+{
+	uint64_t reconnect_ns = c->deps.config->reconnect_ns;
+	uint64_t probe_ns = c->deps.config->health.probe_interval_secs * SECOND_NS;
+
+	return probe_ns && probe_ns < reconnect_ns ? probe_ns : reconnect_ns;
+}
+
+/* The attempt to get a pair back is part of a probe and has its lease: on a path that lost the SYN, the next one comes
+ * sooner than the kernel's. */
+static uint64_t connect_ns(const struct conn *c, const struct dialler *d)
+{
+	uint64_t most_ns = c->deps.config->connect_timeout_ns;
+
+	return d->info.n_connects && most_ns > SECOND_NS ? SECOND_NS : most_ns;
 }
 
 /* Between half and all of it, so that the readers of a store that came back do not arrive together (xorshift). */
@@ -267,6 +322,7 @@ static void start(struct conn *c, struct dialler *d)
 {
 	struct link *l = link_alloc(c, d->rail_idx);
 
+	d->started_ns = c->now_ns;
 	if (!l) {
 		d->status = RY_ERR_LIMIT;
 		d->next_ns = c->now_ns + jittered(c, c->deps.config->reconnect_ns);
@@ -292,11 +348,12 @@ static void bootstrap(struct conn *c, struct dialler *d, struct link *l)
 
 	memcpy(l->peer_text, d->to.text, sizeof(l->peer_text));
 	if (fd < 0) {
+		l->evidence = error_evidence(fd);
 		link_down(c, l, RY_ERR_RAIL, 0, "connect %s: %s", l->peer_text, error_text(fd));
 		return;
 	}
 	l->io.fd = fd;
-	l->deadline_ns = c->now_ns + c->deps.config->connect_timeout_ns;
+	l->deadline_ns = c->now_ns + connect_ns(c, d);
 	sock_tune(fd, c->deps.config->keepalive_dead_ns);
 	dial_connected(c, l);
 }
@@ -311,6 +368,7 @@ void dial_connected(struct conn *c, struct link *l)
 		return;
 	}
 	if (rc < 0) {
+		l->evidence = error_evidence(rc);
 		link_down(c, l, RY_ERR_RAIL, 0, "connect %s: %s", l->peer_text, error_text(rc));
 		return;
 	}
@@ -377,6 +435,7 @@ static void next_data(struct conn *c, struct link *l)
 		return;
 	fd = sock_dial(conn_rail_conf(c, l->pair.rail_idx), &l->dialler->to);
 	if (fd < 0) {
+		l->evidence = error_evidence(fd);
 		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(fd));
 		return;
 	}
@@ -393,10 +452,12 @@ void data_ready(struct conn *c, struct link *l)
 		return;
 	}
 	rc = hello_read(l->data.io.fd, &l->data.hello, &l->data.got_bytes);
-	if (rc < 0)
-		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
-	else if (rc > 0)
+	if (rc > 0)
 		data_greeted(c, l);
+	if (rc >= 0)
+		return;
+	l->evidence = error_evidence(rc);
+	link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
 }
 
 static bool data_connected(struct conn *c, struct link *l)
@@ -414,6 +475,7 @@ static bool data_connected(struct conn *c, struct link *l)
 	if (rc == 0 && send(l->data.io.fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
 		rc = -EPIPE;
 	if (rc < 0) {
+		l->evidence = error_evidence(rc);
 		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
 		return false;
 	}

@@ -89,6 +89,7 @@ static bool rx_some(struct conn *c, struct link *l)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n < 0 || (n == 0 && room)) {
+		l->evidence = error_evidence(n < 0 ? errno : EPIPE);
 		link_down(c, l, RY_ERR_RAIL, 0, "%s: %s", l->peer_text, error_text(n < 0 ? errno : EPIPE));
 		return true;
 	}

@@ -4,10 +4,10 @@
 #include <assert.h>
 
 /*
- * The queue cannot overflow: two events per pair, every receive buffer, every waiting dial, and at most TX_HELD_MAX of
+ * The queue cannot overflow: two events per pair, one failure per dialler (there are no more of them than pairs), every receive buffer, every waiting dial, and at most TX_HELD_MAX of
  * control's buffers, because conn stops taking messages while it holds that many.
  */
-static_assert(2 * PAIRS_MAX + RX_BUFS + DIALS_WAITING_MAX + TX_HELD_MAX <= QUEUE_ENTRIES, "queue");
+static_assert(3 * PAIRS_MAX + RX_BUFS + DIALS_WAITING_MAX + TX_HELD_MAX <= QUEUE_ENTRIES, "queue");
 
 void queue_emit(struct conn *c, struct msg *m, enum msg_kind kind)
 {

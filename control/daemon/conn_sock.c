@@ -156,6 +156,25 @@ void sock_peer_text(int fd, char *text, uint32_t text_bytes)
 		name_address(&peer, text, text_bytes);
 }
 
+/* Who refuses or resets is there, and so is the path to it. */
+enum rail_evidence error_evidence(int err)
+{
+	switch (err < 0 ? -err : err) {
+	case ETIMEDOUT:
+	case EHOSTUNREACH:
+	case EHOSTDOWN:
+		return RAIL_EV_PATH;
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EPIPE:
+		return RAIL_EV_PEER;
+	case EPROTO:
+		return RAIL_EV_NONE;
+	default:
+		return RAIL_EV_LOCAL; /* no route, no address, no device, no descriptors: nothing was sent */
+	}
+}
+
 const char *error_text(int err)
 {
 	switch (err < 0 ? -err : err) {

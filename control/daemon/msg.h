@@ -32,6 +32,7 @@ enum msg_kind {
 	MSG_PAIR_UP = 4,     /* struct pair_event */
 	MSG_PAIR_DOWN = 5,   /* struct pair_event; control must answer MSG_PAIR_QUIESCED */
 	MSG_DIAL_FAILED = 6, /* struct dial_event: an attempt ended without a pair */
+	MSG_DIAL_FAULT = 7,  /* struct dial_fault of one dialler: an attempt of its own failed; control must give it back */
 	/* control -> conn */
 	MSG_META_TX = 16,    /* struct meta_buf of control's pool: send it on pair_idx */
 	MSG_META_REPLY = 17, /* struct meta_buf of conn's pool: send it on pair_idx, then it is conn's again */
@@ -41,6 +42,7 @@ enum msg_kind {
 	MSG_DIAL = 21,       /* struct dial_event, inside control's peer record: dial this store now if it is not connected or being dialled; returned
 			      * as MSG_DIAL_FAILED, or as MSG_DIAL_DONE when a pair came up */
 	MSG_DIAL_DONE = 22,
+	MSG_DIAL_FAULT_SEEN = 23, /* the dial_fault: the next failed attempt may be told */
 	/* api <-> control: struct api_call (control/api/api.h) */
 	MSG_API = 32,
 };
@@ -89,6 +91,7 @@ struct pair {
 struct pair_event {
 	struct msg m;
 	uint8_t reason;     /* DOWN: enum wire_bye_reason when announced, 0 = lost */
+	uint8_t evidence;   /* DOWN: enum rail_evidence, what the loss says about the path */
 	uint32_t status;    /* DOWN: enum ry_status for what was in flight */
 	const struct pair *pair;
 	char cause[RY_CAUSE_MAX_BYTES];
@@ -100,6 +103,15 @@ struct dial_event {
 	uint16_t rail_idx; /* answer: the rail that connected, or the last one that failed; all rails of the store are tried */
 	uint32_t status;
 	char cause[RY_CAUSE_MAX_BYTES];
+};
+
+/* One failed attempt of a configured pair. Each dialler has one: while control has it, further failures are not told. */
+struct dial_fault {
+	struct msg m;
+	uint16_t store_idx;
+	uint16_t rail_idx;
+	uint8_t evidence; /* enum rail_evidence */
+	uint32_t status;
 };
 
 struct pair_kill {

@@ -609,6 +609,8 @@ void peers_init(struct control *c);
 void peer_pair_up(struct control *c, struct pair_event *ev);
 void peer_pair_down(struct control *c, struct pair_event *ev);
 void peer_dialled(struct control *c, struct dial_event *ev);
+/* An attempt of a configured pair failed. */
+void peer_dial_fault(struct control *c, struct dial_fault *f);
 /* A pair for metadata to this peer, or NULL; dials when there is none. */
 const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx);
 void peer_want_dial(struct control *c, uint16_t peer_idx);

@@ -23,9 +23,11 @@ bool failover_can_go_on(struct control *c, struct xfer *x, uint32_t eligible)
 	bool has_work = x->plan.unissued_bytes || x->orphans;
 
 	/* Without failover a round-robin deal is kept: a rail that was dealt stripes and is gone fails the read. */
-	if (!x->is_failover)
-		return x->n_out || /* they come back, with a better cause if it is one */
-		       (eligible & x->plan.rail_mask) && (!x->plan.rr_rail || !(x->plan.rail_mask & ~eligible));
+	if (!x->is_failover) {
+		if (x->n_out)
+			return true; /* they come back, with a better cause if it is one */
+		return (eligible & x->plan.rail_mask) && (!x->plan.rr_rail || !(x->plan.rail_mask & ~eligible));
+	}
 	widen(x, eligible);
 	if (x->n_rereads) {
 		if (x->reread_stripe == PLAN_STRIPE_NONE)

@@ -121,6 +121,9 @@ static void take(struct control *c, void *m)
 	case MSG_PAIR_DOWN:
 		peer_pair_down(c, m);
 		break;
+	case MSG_DIAL_FAULT:
+		peer_dial_fault(c, m);
+		break;
 	case MSG_DIAL_FAILED:
 	case MSG_DIAL_DONE:
 		peer_dialled(c, m);

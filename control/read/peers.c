@@ -112,11 +112,10 @@ void peer_pair_down(struct control *c, struct pair_event *ev)
 {
 	const struct pair *pair = ev->pair;
 	uint16_t idx = peer_of_pair(c, pair->idx, pair->epoch);
-	struct rail_fault fault = {.status = ev->status, .connection = pair->epoch};
+	struct rail_fault fault = {.evidence = ev->evidence, .status = ev->status, .connection = pair->epoch};
 	struct peer *p;
 
-	/* Silence is path evidence; a peer that closed is not this rail's fault. */
-	fault.evidence = ev->status == RY_ERR_TIMEOUT ? RAIL_EV_PATH : RAIL_EV_PEER;
+	/* A deliberate end says nothing, whoever decided it: what led to it was told before. */
 	health_lost(&c->health, pair->idx, ev->reason != 0, ev->reason ? NULL : &fault, c->now_ns);
 	if (idx != UINT16_MAX) {
 		p = &c->peers[idx];
@@ -188,4 +187,14 @@ void peer_dialled(struct control *c, struct dial_event *ev)
 		return;
 	memcpy(p->cause, ev->cause, sizeof(p->cause));
 	meta_dial_failed(c, ev->store_idx, ev->status ? ev->status : RY_ERR_NO_RAIL);
+}
+
+void peer_dial_fault(struct control *c, struct dial_fault *f)
+{
+	struct rail_fault fault = {.evidence = f->evidence, .status = f->status};
+
+	health_dial_failed(&c->health, f->store_idx, f->rail_idx, &fault, c->now_ns);
+	f->m.kind = MSG_DIAL_FAULT_SEEN;
+	spsc_push(c->d.to_conn, f);
+	c->want_conn_kick = true;
 }

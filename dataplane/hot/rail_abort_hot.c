@@ -77,7 +77,7 @@ void request_fence_expired(struct rail *r)
 		stat_add(&r->counters.fences, 1);
 		end_active(r, s, RY_ERR_CANCELLED);
 		if (rc)
-			rail_qp_down(r, r->windows[i].qp, WC_ERR_RETRY, true);
+			rail_qp_down(r, r->windows[i].qp, WC_ERR_FLUSH, true); /* control saw the silence */
 	}
 }
 

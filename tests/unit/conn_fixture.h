@@ -186,6 +186,11 @@ struct node {
 	uint32_t last_epoch;
 	int n_up, n_down, n_rx, n_sent, n_unsent, n_dial_done, n_dial_failed;
 	uint8_t down_reason;
+	uint8_t down_evidence;
+	unsigned n_faults; /* MSG_DIAL_FAULT, and the last one */
+	struct dial_fault fault;
+	bool is_keeping_fault;
+	struct dial_fault *kept_fault;
 	uint32_t down_status;
 	char down_cause[RY_CAUSE_MAX_BYTES];
 	struct meta_buf *rx[RX_KEEP];
@@ -305,6 +310,7 @@ static inline void control_down(struct node *n, struct pair_event *e)
 	n->down2 = n->down;
 	n->down = e;
 	n->down_reason = e->reason;
+	n->down_evidence = e->evidence;
 	n->down_status = e->status;
 	snprintf(n->down_cause, sizeof(n->down_cause), "%s", e->cause);
 	if (e->pair == n->pair)
@@ -344,6 +350,13 @@ static inline void control_take(struct node *n, void *m)
 		break;
 	case MSG_PAIR_DOWN:
 		control_down(n, m);
+		break;
+	case MSG_DIAL_FAULT:
+		n->n_faults++;
+		n->fault = *(struct dial_fault *)m;
+		n->kept_fault = m;
+		if (!n->is_keeping_fault)
+			control_send(n, m, MSG_DIAL_FAULT_SEEN);
 		break;
 	case MSG_META_RX:
 		control_rx(n, m);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs: bring-up, tear-down, reconnect, keepalive, self links (conn.c, conn_dial.c, conn_pair.c, conn_self.c). */
 #include "conn_fixture.h"
+#include "health/rail_health.h"
 
 #include <pthread.h>
 
@@ -89,6 +90,7 @@ Test(conn, reports_a_refused_connection_and_dials_again_within_the_delay)
 	turns(&a, NULL, 50);
 	n_failures = info_of(&a, 0).n_failures;
 	cr_assert(n_failures == 1, "dialled before its time");
+	cr_assert(a.n_faults == 1 && a.fault.evidence == RAIL_EV_PEER && a.fault.status == RY_ERR_RAIL);
 	node_init(&b, "beta", "tcp", port);
 	node_start(&b);
 	now_ns += SEC;
@@ -96,6 +98,27 @@ Test(conn, reports_a_refused_connection_and_dials_again_within_the_delay)
 	cr_assert_str_eq(info_of(&a, 0).last_error, "");
 	node_stop(&a);
 	node_stop(&b);
+}
+
+/* While control looks at one failure the dialler tells no other. */
+Test(conn, tells_one_failed_attempt_at_a_time)
+{
+	node_init(&a, "alpha", "tcp", 0);
+	node_dials(&a, free_port());
+	node_start(&a);
+	a.is_keeping_fault = true;
+	for (uint32_t i = 1; i <= 4; i++) {
+		until(&a, NULL, info_of(&a, 0).n_failures == i);
+		turns(&a, NULL, 20);
+		cr_assert_eq(a.n_faults, 1u);
+		now_ns += SEC;
+	}
+	a.is_keeping_fault = false;
+	control_send(&a, &a.kept_fault->m, MSG_DIAL_FAULT_SEEN);
+	until(&a, NULL, info_of(&a, 0).n_failures == 6 || (now_ns += SEC / 4) == 0);
+	cr_assert_geq(a.n_faults, 2u);
+	cr_assert(a.fault.store_idx == 0 && a.fault.rail_idx == 0);
+	node_stop(&a);
 }
 
 Test(conn, goes_down_step_by_step_when_the_peer_is_killed_and_comes_up_anew)
@@ -109,6 +132,7 @@ Test(conn, goes_down_step_by_step_when_the_peer_is_killed_and_comes_up_anew)
 	until(&a, NULL, a.n_down == 1);
 	cr_assert(a.down_status == RY_ERR_RAIL && a.down_reason == 0);
 	cr_assert(strstr(a.down_cause, "closed by the peer"), "%s", a.down_cause);
+	cr_assert_eq(a.down_evidence, RAIL_EV_PEER, "who closes is there");
 	now_ns += 5 * SEC;
 	turns(&a, NULL, 50);
 	cr_assert(a.rails[0].n_released == 0 && a.rails[0].n_qps == 2, "released before QUIESCED");
@@ -136,7 +160,9 @@ Test(conn, takes_the_pair_down_when_one_qp_fails)
 	until(&a, &b, a.n_down == 1 && b.n_down == 1);
 	cr_assert_str_eq(a.down_cause, "rail r0: QP 1 to node beta failed: retries exceeded");
 	cr_assert(a.down_status == RY_ERR_RAIL && b.down_status == RY_ERR_RAIL);
-	cr_assert(a.down_reason == 0 && b.down_reason == 0);
+	/* Our own decision is announced: one verdict for all QPs, here, and none there. */
+	cr_assert(a.down_reason == 0 && a.down_evidence == RAIL_EV_PATH);
+	cr_assert(b.down_reason == WIRE_BYE_REBUILD && b.down_evidence == RAIL_EV_NONE);
 	until(&a, &b, a.rails[0].n_qps == 0 && b.rails[0].n_qps == 0);
 	now_ns += SEC;
 	until(&a, &b, a.n_up == 2 && b.n_up == 2);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers that are late, foreign, of another version or wrong (conn_accept.c, conn_dial.c, conn_link.c). */
 #include "conn_fixture.h"
+#include "health/rail_health.h"
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -236,6 +237,7 @@ Test(conn_peer, a_store_that_does_not_answer_times_out_and_is_dialled_again)
 	cr_assert(info_of(&a, 0).n_failures == 0 && info_of(&a, 0).state == CONN_DIALLING);
 	now_ns += 2 * SEC;
 	fails_with("hello 127.0.0.1:");
+	cr_assert(a.n_faults == 1 && a.fault.evidence == RAIL_EV_PATH, "silence");
 	cr_assert(raw_is_closed(&a, fd));
 	now_ns += SEC;
 	again = raw_accept(listen_fd);
