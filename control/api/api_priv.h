@@ -99,7 +99,6 @@ struct session {
 
 /* What the log says of one breaker. */
 struct pair_log {
-	struct log_site site;
 	uint64_t budget_ns;        /* its lines are paid up to here, see transitions.c */
 	uint32_t n_held;           /* transitions that were not shown */
 	struct journal_entry held; /* the last of them */

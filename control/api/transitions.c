@@ -79,6 +79,7 @@ static void print(struct api *api, struct pair_log *log, const struct journal_en
 {
 	const struct config *c = api->deps.config;
 	const struct rail_transition *t = &e->what;
+	struct log_site site = {0}; /* the budget is ours */
 	char why[128], more[64] = "";
 
 	if (log->n_held > 1)
@@ -86,7 +87,7 @@ static void print(struct api *api, struct pair_log *log, const struct journal_en
 	api->n_held_pairs -= log->n_held != 0;
 	log->n_held = 0;
 	log->budget_ns = (log->budget_ns > api->now_ns ? log->budget_ns : api->now_ns) + LINE_NS;
-	log_write(t->to == RAIL_OPEN ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, &log->site,
+	log_write(t->to == RAIL_OPEN ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, &site,
 		"health: rail %s: store %s: %s -> %s: %s, trips %u%s",
 		e->rail_idx < c->n_rails ? c->rails[e->rail_idx].name : "?",
 		e->store_idx < c->n_stores ? c->stores[e->store_idx].name : "?", rail_state_name(t->from),

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the log is told while a peer's rail is in trouble for minutes. */
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/conn_priv.h"
+
+#define SECOND 1000000000ull
+
+static struct config config;
+static struct conn *c;
+static struct dialler dialler;
+static struct link l;
+static char said[1 << 16];
+
+static void start(void)
+{
+	config.n_rails = 1;
+	snprintf(config.rails[0].name, sizeof(config.rails[0].name), "rail0");
+	c = calloc(1, sizeof(*c));
+	c->deps.config = &config;
+	c->now_ns = SECOND;
+	l.dialler = &dialler;
+	l.pair.n_qps = 1;
+	snprintf(l.pair.node_name, sizeof(l.pair.node_name), "st");
+	snprintf(l.pair.rail_name, sizeof(l.pair.rail_name), "rail7");
+	snprintf(l.down.cause, sizeof(l.down.cause), "connect 10.0.0.2:7471: connection refused");
+}
+
+static void stop(void)
+{
+	free(c);
+}
+
+TestSuite(conn_news, .init = start, .fini = stop);
+
+/* What f writes to stderr goes to `said`; how many lines. */
+static unsigned lines_of(void (*f)(void))
+{
+	int saved = dup(STDERR_FILENO), ends[2];
+	unsigned n = 0;
+	ssize_t got;
+
+	cr_assert(pipe(ends) == 0);
+	dup2(ends[1], STDERR_FILENO);
+	f();
+	dup2(saved, STDERR_FILENO);
+	close(ends[1]);
+	got = read(ends[0], said, sizeof(said) - 1);
+	said[got > 0 ? got : 0] = 0;
+	close(ends[0]);
+	close(saved);
+	for (const char *p = said; (p = strchr(p, '\n')) != NULL; p++)
+		n++;
+	return n;
+}
+
+static void up(void)
+{
+	news_up(c, &l);
+}
+
+static void down(void)
+{
+	news_down(c, &l, true);
+}
+
+/* Five minutes of one refused attempt a second. */
+static void outage(void)
+{
+	news_down(c, &l, true);
+	for (int i = 0; i < 300; i++) {
+		c->now_ns += SECOND;
+		news_down(c, &l, false);
+	}
+}
+
+Test(conn_news, trouble_is_told_when_it_begins_once_a_minute_and_when_it_ends)
+{
+	cr_expect_eq(lines_of(up), 1);
+	cr_expect_not_null(strstr(said, "rail rail0: pair with node st rail rail7 is up, 1 QPs\n"), "%s", said);
+	cr_expect_eq(lines_of(outage), 6, "%s", said);
+	cr_expect_not_null(strstr(said, "pair with node st is down: connect"), "%s", said);
+	cr_expect_not_null(strstr(said, "still down: connect 10.0.0.2:7471: connection refused "
+					"(59 more failures since the last line)"),
+		"%s", said);
+	c->now_ns += SECOND;
+	cr_expect_eq(lines_of(up), 1);
+	cr_expect_eq(lines_of(up), 0, "it is over once");
+}
+
+/* Five minutes of a path that connects and carries nothing. */
+static void flap(void)
+{
+	for (int i = 0; i < 150; i++) {
+		news_up(c, &l);
+		c->now_ns += SECOND;
+		news_down(c, &l, true);
+		c->now_ns += SECOND;
+	}
+}
+
+Test(conn_news, a_path_that_connects_in_vain_is_not_told_of_each_time)
+{
+	cr_expect_leq(lines_of(flap), 16, "%s", said);
+	cr_expect_not_null(strstr(said, "more failures since the last line"), "%s", said);
+	/* However it was left, the next minute's failure is told, and so is the end. */
+	c->now_ns += 121 * SECOND;
+	cr_expect_eq(lines_of(down), 1, "%s", said);
+	cr_expect_eq(lines_of(up), 1, "%s", said);
+}
+
+Test(conn_news, a_loss_soon_after_another_is_told)
+{
+	lines_of(up);
+	cr_expect_eq(lines_of(down), 1);
+	cr_expect_eq(lines_of(up), 1);
+	c->now_ns += SECOND;
+	cr_expect_eq(lines_of(down), 1, "two at once");
+	cr_expect_eq(lines_of(up), 1);
+	cr_expect_eq(lines_of(down), 0, "the third is one too many");
+	cr_expect_eq(lines_of(up), 0, "whose end is not told, either");
+}
+
+Test(conn_news, accepted_connections_share_their_peers_news)
+{
+	l.dialler = NULL;
+	l.pair.node_id = 42;
+	cr_expect_leq(lines_of(flap), 16, "%s", said);
+	cr_expect_eq(lines_of(down), 0, "%s", said);
+	/* Another node is another story. */
+	l.pair.node_id = 43;
+	cr_expect_eq(lines_of(down), 1, "%s", said);
+}
+
+Test(conn_news, a_pair_within_the_node_is_told_of_at_one_end)
+{
+	l.pair.is_self = true;
+	cr_expect_eq(lines_of(up), 1);
+	l.dialler = NULL;
+	cr_expect_eq(lines_of(up), 0);
+	cr_expect_eq(lines_of(down), 0);
+}
+
+static unsigned n_told;
+
+static void strangers(void)
+{
+	char more[NEWS_MORE_BYTES], peer[64];
+
+	for (unsigned i = 0; i < 300; i++) {
+		snprintf(peer, sizeof(peer), "10.0.0.9:%u", 40000 + i);
+		n_told += news_stranger(c, peer, more);
+		c->now_ns += SECOND;
+	}
+	cr_expect_str_eq(more, " (59 more from there since the last line)");
+}
+
+Test(conn_news, a_stranger_that_knocks_every_second_is_told_of_once_a_minute)
+{
+	strangers();
+	cr_expect_eq(n_told, 5);
+}
