@@ -6,6 +6,8 @@
 #include "api/api.h"
 #include "daemon/control.h"
 #include "daemon/work.h"
+#include "health/journal.h"
+#include "read/recorder.h"
 
 #include <railyard/methods.def>
 
@@ -37,6 +39,8 @@ static struct control_counters control_counters_all;
 static struct api_rail api_rails[2];
 static struct region_rail region_rails[2];
 static struct waker api_waker, control_waker, work_waker;
+static struct journal journal;
+static struct recorder recorder;
 static struct api_deps deps;
 static struct work work;
 static struct api *api;
@@ -48,7 +52,7 @@ static json_t *heard; /* every reply, freed at the end */
 
 /* What the fake control saw and shall answer. */
 static struct {
-	uint32_t n_calls[8];
+	uint32_t n_calls[16];
 	uint32_t status;
 	bool is_silent; /* keeps the calls */
 	struct api_call *kept[256];
@@ -151,6 +155,8 @@ static void start(void)
 		.rails = api_rails,
 		.region_rails = region_rails,
 		.counters = &control_counters_all,
+		.journal = &journal,
+		.recorder = &recorder,
 		.pair_info = fake_pairs,
 		.to_control = spsc_create("a", API_RING_ENTRIES),
 		.from_control = spsc_create("b", API_RING_ENTRIES),
@@ -375,7 +381,7 @@ Test(api, parameters_are_checked_against_the_table)
 		"unknown parameter 'verbose'");
 	expect_error(ask(fd, "{\"id\":1,\"method\":\"metrics\",\"params\":{\"describe\":1}}\n"), -32602, "INVALID",
 		"true or false");
-	for (int i = 0; i < 8; i++)
+	for (int i = 0; i < 16; i++)
 		cr_expect_eq(control.n_calls[i], 0, "control was asked");
 }
 
