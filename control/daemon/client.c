@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "daemon/client.h"
 
+#include "daemon/numa.h"
+
 #include <sys/eventfd.h>
 
 #include <errno.h>
@@ -58,6 +60,7 @@ int client_create(const struct client_conf *conf, char *message, uint32_t messag
 		rc = register_all(c, conf, message, message_bytes);
 	if (rc < 0)
 		goto err_client;
+	c->numa_node = numa_of_memory(c->read_arena.base);
 	write_header(c, conf, &l);
 	*out = c;
 	return 0;

@@ -2,8 +2,9 @@
 /*
  * An attached client as the daemon sees it.
  *
- * Created by the work thread (memfds, mappings, registration), driven by the control lcore from attach to detach, destroyed by the work thread
- * after control has let go of it. The api thread holds its control connection: when that closes, the client is detached.
+ * Created by the work thread (memfds, mappings, registration), driven by the control lcore from attach to detach,
+ * destroyed by the work thread after control has let go of it. The api thread holds its control connection: when that
+ * closes, the client is detached.
  */
 #ifndef RY_CLIENT_H
 #define RY_CLIENT_H
@@ -40,6 +41,7 @@ struct client {
 	struct ry_sqe *sq;
 	struct ry_cqe *cq;
 	struct ry_slot *slots;
+	int numa_node;   /* of its read arena, -1 = unknown */
 	int cq_event_fd; /* daemon writes, client sleeps on it */
 	/* control's */
 	alignas(64) void *state; /* control's record of this client */
