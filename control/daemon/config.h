@@ -116,6 +116,7 @@ struct config {
 
 	/* health */
 	struct rail_health_params health;
+	uint32_t slow_trip_secs; /* a rail that is slow this long is tripped; 0 = never */
 
 	/* times */
 	uint64_t fence_timeout_ns;

@@ -111,6 +111,7 @@ struct api_pair_health {
 
 struct api_rail_info {
 	bool is_draining;
+	bool is_slow;         /* up, and carries far less than usual and than its siblings */
 	uint64_t depth_bytes; /* current limit */
 	uint64_t inflight_bytes;
 	uint64_t goodput_bytes_per_s; /* EWMA, 0 = no sample */

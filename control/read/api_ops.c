@@ -73,6 +73,7 @@ static void rail_info(const struct control *c, struct api_call *call)
 
 		call->rails[i] = (struct api_rail_info){
 			.is_draining = rs->is_draining,
+			.is_slow = rs->is_slow,
 			.depth_bytes = rs->depth_bytes,
 			.inflight_bytes = rs->inflight_bytes,
 			.goodput_bytes_per_s = rs->goodput,
@@ -109,7 +110,8 @@ static void configured_pair(const struct control *c, uint16_t s, uint16_t r, str
 {
 	const struct peer *p = &c->peers[s];
 
-	*out = (struct api_pair_health){.rail_idx = r, .store_idx = s, .is_draining = c->rails[r].is_draining};
+	*out = (struct api_pair_health){
+		.rail_idx = r, .store_idx = s, .is_draining = c->rails[r].is_draining, .is_slow = c->rails[r].is_slow};
 	if (p->rail_mask >> r & 1)
 		connection(c, &p->by_rail[r], out);
 	out->has_breaker =
@@ -125,8 +127,10 @@ static void accepted_pairs(const struct control *c, const struct peer *p, struct
 		if (p->pairs[i].pair->is_self)
 			continue; /* the other end of one that is listed */
 		call->n_pairs++;
-		*out = (struct api_pair_health){
-			.rail_idx = r, .store_idx = UINT16_MAX, .is_draining = c->rails[r].is_draining};
+		*out = (struct api_pair_health){.rail_idx = r,
+			.store_idx = UINT16_MAX,
+			.is_draining = c->rails[r].is_draining,
+			.is_slow = c->rails[r].is_slow};
 		connection(c, &p->pairs[i], out);
 	}
 }

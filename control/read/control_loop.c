@@ -8,6 +8,7 @@
 
 #include <rte_pause.h>
 
+#include "daemon/numa.h"
 #include "read/control_priv.h"
 
 static unsigned housekeeping(struct control *c);
@@ -36,8 +37,13 @@ int control_create(const struct control_deps *deps, struct control **out)
 		control_destroy(c);
 		return rc;
 	}
-	for (uint16_t i = 0; i < c->n_rails; i++)
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		const struct rail_conf *conf = &c->config->rails[i];
+
 		c->rails[i].rail = deps->rails[i];
+		c->rails[i].numa_node =
+			conf->numa_node >= 0 ? conf->numa_node : numa_of_netdev(conf->netdev, conf->address);
+	}
 	estimate_init(c);
 	peers_init(c);
 	*out = c;
@@ -83,6 +89,7 @@ static unsigned housekeeping(struct control *c)
 	if (c->d.store && store_housekeep(c->d.store, c->now_ns))
 		n++;
 	path_scan(c);
+	slow_run(c);
 	prober_run(c);
 	put_serve_housekeep(c);
 	rings_reap_detached(c);
@@ -157,8 +164,8 @@ uint64_t control_next_timer(const struct control *c)
 		is_moving |= x->n_out != 0;
 	if (is_moving && c->deadline_scan_ns < at)
 		at = c->deadline_scan_ns;
-	if (prober_due_ns(c) < at)
-		at = prober_due_ns(c);
+	at = RTE_MIN(at, prober_due_ns(c));
+	at = RTE_MIN(at, slow_due_ns(c));
 	if (c->n_putins && c->now_ns + 1000000000 < at)
 		at = c->now_ns + 1000000000; /* idle puts expire */
 	return at;

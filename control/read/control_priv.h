@@ -54,6 +54,7 @@ struct client_state;
 /* ---- Rails as control sees them ---- */
 struct rail_ctx {
 	struct rail *rail;
+	int numa_node;               /* -1 = unknown */
 	uint64_t inflight_bytes;     /* handed out and not back */
 	uint64_t inflight_max_bytes; /* rail budget */
 	uint64_t depth_bytes;        /* current limit, see estimate.c */
@@ -63,6 +64,16 @@ struct rail_ctx {
 	uint64_t turnround_ns; /* of control itself, see estimate.c */
 	uint64_t window_start_ns;
 	uint64_t window_bytes;
+	uint64_t window_wait_ns;     /* sum of DONE latencies, and */
+	uint64_t window_ahead_bytes; /* of what was in flight at each hand-out */
+	uint64_t window_segments;
+	uint64_t usual_goodput; /* long-term, see slow.c */
+	uint64_t slow_since_ns;
+	uint64_t trial_at_ns; /* weak: the next segment it may have although it would be late */
+	uint32_t n_usual;     /* windows in usual_goodput */
+	uint32_t n_in_row;    /* windows that speak against the present verdict */
+	bool is_slow;
+	bool is_weak;
 	uint64_t landed_ns; /* of the last segment, or when the rail was given work again */
 	uint64_t corrupt_at_ns;  /* when it last brought a stripe wrong that another rail brought right */
 	uint64_t corrupt_blamed; /* stripes, see failover.c */
@@ -91,7 +102,7 @@ struct path {
 	uint16_t rail_idx;
 	bool is_suspect; /* a segment deadline passed and nothing was heard since: out of plans */
 	bool is_killed;  /* MSG_PAIR_KILL is out */
-	bool is_probed;    /* a PING is out */
+	bool is_probed;  /* a PING is out */
 	uint32_t n_samples;
 	uint32_t hist[PATH_HIST]; /* DONE latency */
 	uint64_t last_done_ns;
@@ -382,8 +393,11 @@ struct control {
 	uint8_t *probe_slab;  /* PROBE_BYTES each */
 	uint64_t deadline_scan_ns;
 	struct rail_ctx rails[RY_RAILS_MAX];
-	uint32_t turn;       /* of the hand-out */
-	uint16_t first_rail; /* round robin of the hand-out */
+	uint64_t best_goodput; /* of all rails */
+	uint32_t weak_mask;    /* see estimate.c */
+	uint32_t turn;         /* of the hand-out */
+	uint16_t first_rail;   /* round robin of the hand-out */
+	uint16_t last_small;   /* and of reads that use one rail */
 	uint16_t n_peers;
 	struct peer *peers;           /* config->n_stores, then ACCEPTED_PEERS_MAX */
 	struct client_state *clients; /* config->max_clients */
@@ -526,6 +540,8 @@ void xfer_settle(struct control *c, struct xfer *x);
 /* ---- hand_out.c ---- */
 /* Gives rails with room their next segments; returns how many. */
 unsigned hand_out(struct control *c);
+/* When what this rail has in flight will have arrived, by its goodput. */
+uint64_t hand_out_drain_ns(const struct control *c, uint16_t r);
 /* Sends a landed segment out again as the order to hash the rest of a stripe. */
 void hand_out_verify(struct control *c, struct xfer *x, uint32_t stripe, uint16_t rail, struct segment *s);
 void hand_out_kick(struct control *c);
@@ -554,6 +570,22 @@ void estimate_init(struct control *c);
 /* The rail goes from idle to busy. */
 void estimate_restart(struct control *c, struct rail_ctx *rs);
 void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment *s);
+/* For a weak rail, its part of what is right for the best one; else `bytes`. */
+uint64_t estimate_scale(const struct control *c, const struct rail_ctx *rs, uint64_t bytes);
+
+/* ---- slow.c: rails that are up and carry far less than they should ---- */
+/* A window of this rail ended in which it carried `goodput` and had enough to do. */
+void slow_window(struct control *c, struct rail_ctx *rs, uint64_t goodput);
+/* Of `eligible`, those that would keep this transfer waiting if they took one more piece of it. */
+uint32_t slow_late(const struct control *c, const struct xfer *x, uint32_t eligible);
+/* A weak rail was given a piece. */
+void slow_given(const struct control *c, struct rail_ctx *rs);
+/* The largest piece for this rail. */
+uint32_t slow_piece_bytes(const struct control *c, const struct rail_ctx *rs);
+/* Trips rails that have been slow for health.slow_trip_secs. */
+void slow_run(struct control *c);
+/* When slow_run has something to do; UINT64_MAX = nothing. */
+uint64_t slow_due_ns(const struct control *c);
 
 /* ---- path.c: segment deadlines, suspicion, evidence ---- */
 void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx);

@@ -5,13 +5,18 @@
  * The delay is the windowed minimum of DONE latency, not its mean: a mean contains our own queue (latency = in flight /
  * goodput), so a depth made from it would grow until the budget stops it. To it comes our own turn-round, from
  * hand-back to the next hand-out: nothing on a dedicated core, milliseconds where lcores share CPUs, and the rail must
- * have enough to do meanwhile.
+ * have enough to do meanwhile. A weak rail, which carries less than half of what the best one does, gets less than
+ * depth_min: 2 MiB would keep one of 12 MB/s busy for 170 ms, and an object would wait for them.
  */
 #include "read/control_priv.h"
 
 #define GOODPUT_WINDOW_NS 10000000ull
 #define LATENCY_WINDOW_NS 10000000000ull
+#define WEAK_WINDOW_NS 200000ull
 
+static void end_window(struct control *c, struct rail_ctx *rs, uint64_t elapsed_ns);
+static bool was_loaded(const struct rail_ctx *rs);
+static void find_weak(struct control *c);
 static void update_depth(struct control *c, struct rail_ctx *rs);
 
 void estimate_init(struct control *c)
@@ -45,20 +50,78 @@ void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment 
 	rs->turnround_ns = RTE_MAX(rs->turnround_ns, c->now_ns - s->done_ns);
 	rs->landed_ns = RTE_MAX(rs->landed_ns, s->landed_ns);
 	rs->window_bytes += s->len_bytes;
-	if (elapsed_ns < GOODPUT_WINDOW_NS)
-		return;
-	elapsed_ns = rs->window_bytes * 1000000000ull / elapsed_ns; /* bytes per second of this window */
-	rs->goodput = rs->goodput ? (3 * rs->goodput + elapsed_ns) / 4 : elapsed_ns;
+	rs->window_wait_ns += latency_ns;
+	rs->window_ahead_bytes += (uint64_t)s->owner_ahead_kib << 10;
+	rs->window_segments++;
+	/* A weak rail has few and small segments: each counts, so that it is seen to be well again. */
+	if (elapsed_ns >= (rs->is_weak ? WEAK_WINDOW_NS : GOODPUT_WINDOW_NS))
+		end_window(c, rs, elapsed_ns);
+}
+
+/* Long windows, which a rail that became slow has, count twice. */
+static void end_window(struct control *c, struct rail_ctx *rs, uint64_t elapsed_ns)
+{
+	uint64_t sample = rs->window_bytes * 1000000000ull / elapsed_ns; /* bytes per second of this window */
+
+	bool is_proof = sample > rs->goodput || was_loaded(rs);
+
+	if (!rs->goodput)
+		rs->goodput = sample;
+	else if (is_proof)
+		rs->goodput = elapsed_ns < 2 * GOODPUT_WINDOW_NS ? (3 * rs->goodput + sample) / 4
+								 : (rs->goodput + sample) / 2;
+	rs->goodput = RTE_MAX(rs->goodput, 1ull);
 	rs->window_start_ns = c->now_ns;
-	rs->window_bytes = 0;
-	update_depth(c, rs);
+	rs->window_bytes = rs->window_wait_ns = rs->window_ahead_bytes = rs->window_segments = 0;
+	find_weak(c);
+	if (is_proof)
+		slow_window(c, rs, RTE_MAX(sample, rs->goodput));
 	rs->turnround_ns -= rs->turnround_ns / 8; /* a windowed maximum that forgets */
+}
+
+/*
+ * A window that carried less than the rail can proves nothing where the rail had little to do. It had enough when more
+ * was in flight than the bandwidth-delay product, or when segments took longer than that delay and what was ahead of
+ * them explain.
+ */
+static bool was_loaded(const struct rail_ctx *rs)
+{
+	double n_delays_ns = (double)rs->window_segments * (double)rs->min_latency_ns;
+	double ahead_ns = (double)rs->window_ahead_bytes / (double)rs->goodput * 1e9;
+
+	return ahead_ns > 1.25 * n_delays_ns || (double)rs->window_wait_ns > 1.25 * (n_delays_ns + ahead_ns);
+}
+
+/* Weak: carries less than half of what the best one does, whatever the reason. */
+static void find_weak(struct control *c)
+{
+	uint64_t best = 0;
+
+	for (uint16_t r = 0; r < c->n_rails; r++)
+		best = RTE_MAX(best, c->rails[r].goodput);
+	c->best_goodput = best;
+	c->weak_mask = 0;
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		struct rail_ctx *rs = &c->rails[r];
+
+		rs->is_weak = rs->goodput && rs->goodput < best / 2;
+		c->weak_mask |= (uint32_t)rs->is_weak << r;
+		update_depth(c, rs);
+	}
+}
+
+/* What the best one carries by its least depth, or by one segment, shall take a weak one no longer. */
+uint64_t estimate_scale(const struct control *c, const struct rail_ctx *rs, uint64_t bytes)
+{
+	return rs->is_weak ? (uint64_t)((double)bytes * (double)rs->goodput / (double)c->best_goodput) : bytes;
 }
 
 static void update_depth(struct control *c, struct rail_ctx *rs)
 {
 	uint64_t bdp = (uint64_t)((double)rs->goodput * (double)(rs->min_latency_ns + rs->turnround_ns) / 1e9 * 1.5);
+	uint64_t least = estimate_scale(c, rs, c->config->depth_min_bytes);
 
-	bdp = RTE_MAX(bdp, c->config->depth_min_bytes);
+	least = RTE_MAX(least, 2ull * RY_SEGMENT_MIN_BYTES);
+	bdp = RTE_MAX(bdp, least);
 	rs->depth_bytes = RTE_MIN(bdp, rs->inflight_max_bytes);
 }

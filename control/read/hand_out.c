@@ -9,7 +9,6 @@
 
 static bool is_tail(struct control *c);
 static unsigned feed_tail(struct control *c);
-static uint64_t drain_ns(const struct control *c, uint16_t r);
 static unsigned feed_round(struct control *c);
 static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
@@ -22,6 +21,7 @@ static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uin
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
 static bool has_room(const struct control *c, const struct rail_ctx *rs);
 static void check_stuck(struct control *c);
+static uint32_t in_time(struct control *c, const struct xfer *x);
 static uint32_t eligible_now(struct control *c, uint16_t peer_idx);
 
 unsigned hand_out(struct control *c)
@@ -64,7 +64,8 @@ static bool is_tail(struct control *c)
 		if (!(x->plan.rail_mask >> r & 1))
 			continue;
 		all += rate;
-		longest_s = RTE_MAX(longest_s, (double)(c->rails[r].depth_bytes + c->config->segment_bytes) / rate);
+		longest_s = RTE_MAX(
+			longest_s, (double)(c->rails[r].depth_bytes + slow_piece_bytes(c, &c->rails[r])) / rate);
 	}
 	return (double)x->plan.unissued_bytes < longest_s * all;
 }
@@ -76,12 +77,12 @@ static bool is_tail(struct control *c)
 static unsigned feed_tail(struct control *c)
 {
 	const struct xfer *x = TAILQ_FIRST(&c->active);
-	uint32_t eligible = eligible_now(c, x->peer_idx) & x->plan.rail_mask;
+	uint32_t eligible = in_time(c, x);
 	uint64_t least_ns = UINT64_MAX;
 	uint16_t least = 0;
 
 	for (uint16_t r = 0; r < c->n_rails; r++) {
-		uint64_t ns = drain_ns(c, r);
+		uint64_t ns = hand_out_drain_ns(c, r);
 
 		/* Of two that seem to be drained, which is an estimate, the one that truly has room. */
 		if (!(eligible >> r & 1) || ns > least_ns || (ns == least_ns && !has_room(c, &c->rails[r])))
@@ -97,7 +98,7 @@ static unsigned feed_tail(struct control *c)
 /*
  * What is in flight counts until its segment is back, but a part of the oldest one has arrived meanwhile.
  */
-static uint64_t drain_ns(const struct control *c, uint16_t r)
+uint64_t hand_out_drain_ns(const struct control *c, uint16_t r)
 {
 	const struct rail_ctx *rs = &c->rails[r];
 	uint64_t gone_ns = c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns), all_ns;
@@ -135,7 +136,7 @@ static bool feed_rail(struct control *c, uint16_t r)
 	if (!c->n_segs_free)
 		return false;
 	TAILQ_FOREACH (x, &c->active, work) {
-		uint32_t eligible = eligible_now(c, x->peer_idx);
+		uint32_t eligible = in_time(c, x);
 		struct segment *s = eligible >> r & 1 ? next_segment(c, x, r, eligible) : NULL;
 
 		if (!s)
@@ -187,7 +188,9 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 {
 	struct plan_piece p;
 
-	if (!plan_next(&x->plan, r, eligible, &p))
+	if (!(unlikely(c->rails[r].is_weak)
+			    ? plan_next_small(&x->plan, r, eligible, slow_piece_bytes(c, &c->rails[r]), &p)
+			    : plan_next(&x->plan, r, eligible, &p)))
 		return NULL;
 	if (p.n_stripes > 1)
 		cut_at_gap(x, &p);
@@ -301,6 +304,9 @@ static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t 
 	if (!rs->inflight_bytes)
 		estimate_restart(c, rs);
 	rs->inflight_bytes += s->len_bytes;
+	s->owner_ahead_kib = (uint32_t)RTE_MIN(rs->inflight_bytes >> 10, UINT32_MAX);
+	if (unlikely(rs->is_weak))
+		slow_given(c, rs);
 	rs->want_kick = true;
 	/* Room for every segment there is: depth limits what a rail holds (checked at create). */
 	RTE_VERIFY(rail_hand_out(rs->rail, s));
@@ -353,6 +359,14 @@ static void check_stuck(struct control *c)
 		xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, cause);
 		next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
 	}
+}
+
+/* The rails that may carry this transfer and will not keep it waiting. */
+static uint32_t in_time(struct control *c, const struct xfer *x)
+{
+	uint32_t eligible = eligible_now(c, x->peer_idx) & x->plan.rail_mask;
+
+	return likely(!(eligible & c->weak_mask)) ? eligible : eligible & ~slow_late(c, x, eligible);
 }
 
 /* Health does not change while control hands out: one answer a turn and peer. */

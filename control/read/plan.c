@@ -98,6 +98,17 @@ bool plan_next(struct plan *p, uint16_t rail, uint32_t eligible, struct plan_pie
 	return false;
 }
 
+bool plan_next_small(struct plan *p, uint16_t rail, uint32_t eligible, uint32_t max_bytes, struct plan_piece *out)
+{
+	uint32_t segment_bytes = p->segment_bytes;
+	bool has_one;
+
+	p->segment_bytes = max_bytes < segment_bytes ? max_bytes : segment_bytes;
+	has_one = plan_next(p, rail, eligible, out);
+	p->segment_bytes = segment_bytes;
+	return has_one;
+}
+
 void plan_cut(struct plan *p, struct plan_piece *piece, uint32_t n_stripes)
 {
 	for (uint32_t i = n_stripes; i < piece->n_stripes; i++) {

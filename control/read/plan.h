@@ -83,6 +83,9 @@ static inline bool plan_has_started(const struct plan *p, uint16_t rail)
 	return p->span[rail].off != p->span[rail].end;
 }
 
+/* The same, of at most max_bytes (at least RY_SEGMENT_MIN_BYTES): for a rail that carries less than the others. */
+bool plan_next_small(struct plan *p, uint16_t rail, uint32_t eligible, uint32_t max_bytes, struct plan_piece *out);
+
 /* Cuts a piece of several stripes, the last that plan_next returned, down to its first n_stripes: the memory of those
  * behind does not follow. */
 void plan_cut(struct plan *p, struct plan_piece *piece, uint32_t n_stripes);

@@ -5,7 +5,9 @@
 static bool check_range(struct control *c, struct op *op);
 static bool wants_failover(const struct control *c, const struct op *op);
 static void finish_empty(struct control *c, struct op *op);
-static uint32_t choose_rails(const struct control *c, const struct op *op, uint64_t bytes, uint32_t eligible);
+static uint32_t choose_rails(struct control *c, const struct op *op, uint64_t bytes, uint32_t eligible);
+static uint32_t near_rails(const struct control *c, int numa_node, uint32_t eligible);
+static uint16_t least_loaded(struct control *c, uint32_t rails);
 static uint64_t stripes_bytes(const struct desc *d, uint32_t first, uint32_t n);
 static bool get_memory(struct control *c, struct op *op, struct xfer *x);
 
@@ -103,22 +105,44 @@ static void finish_empty(struct control *c, struct op *op)
 }
 
 /*
- * Small objects use the rail with least in flight, RY_F_ONE_RAIL always the first, so that several reads of one stream
- * stay on it; all others use every eligible one.
+ * Small objects use one near rail; RY_F_ONE_RAIL always the first, so that several reads of one stream stay on it; all
+ * others use every eligible one.
  */
-static uint32_t choose_rails(const struct control *c, const struct op *op, uint64_t bytes, uint32_t eligible)
+static uint32_t choose_rails(struct control *c, const struct op *op, uint64_t bytes, uint32_t eligible)
 {
-	int best = -1;
-
 	if (op->flags & RY_F_ONE_RAIL)
 		return eligible & -eligible;
 	if (bytes > c->config->one_rail_max_bytes)
 		return eligible;
-	for (int r = 0; r < c->n_rails; r++) {
-		if ((eligible >> r & 1) && (best < 0 || c->rails[r].inflight_bytes < c->rails[best].inflight_bytes))
+	if (eligible & ~c->weak_mask)
+		eligible &= ~c->weak_mask;
+	return 1u << least_loaded(c, near_rails(c, op->cs->client->numa_node, eligible));
+}
+
+/* Those on the NUMA node of the memory; all of them where none is, or nobody knows. */
+static uint32_t near_rails(const struct control *c, int numa_node, uint32_t eligible)
+{
+	uint32_t near = 0;
+
+	for (uint16_t r = 0; numa_node >= 0 && r < c->n_rails; r++)
+		near |= (uint32_t)(c->rails[r].numa_node == numa_node) << r;
+	return near & eligible ? near & eligible : eligible;
+}
+
+/* Of equal ones another each time: what several reads of one turn will load is not known yet. */
+static uint16_t least_loaded(struct control *c, uint32_t rails)
+{
+	uint16_t best = RY_RAIL_NONE;
+
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		uint16_t r = (uint16_t)((c->last_small + 1u + i) % c->n_rails);
+
+		if ((rails >> r & 1) &&
+			(best == RY_RAIL_NONE || c->rails[r].inflight_bytes < c->rails[best].inflight_bytes))
 			best = r;
 	}
-	return 1u << best;
+	c->last_small = best;
+	return best;
 }
 
 static uint64_t stripes_bytes(const struct desc *d, uint32_t first, uint32_t n)

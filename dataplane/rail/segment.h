@@ -80,7 +80,7 @@ struct segment {
 	/* ---- written by control before hand-out; read by the rail ---- */
 	uint8_t kind; /* enum seg_kind */
 	uint8_t n_parts;
-	uint8_t is_start;  /* READ: the first of its read (WIRE_F_START) */
+	uint8_t is_start;   /* READ: the first of its read (WIRE_F_START) */
 	uint8_t want_hash;  /* 0: the descriptor has no checksums */
 	uint8_t is_expired; /* control's note: its segment deadline passed */
 	uint16_t rail_idx;
@@ -90,10 +90,11 @@ struct segment {
 	uint8_t *dst; /* where the first part lands; parts follow each other */
 	uint64_t handle;
 	uint64_t generation;
-	uint64_t deadline_ns;   /* of the request; the READ's ttl follows from it */
-	struct stripe_job *job; /* NULL when every part is whole, or want_hash is 0 */
-	void *owner;            /* control's record; the rail never looks inside */
-	uint32_t owner_aux;     /* control's note */
+	uint64_t deadline_ns;     /* of the request; the READ's ttl follows from it */
+	struct stripe_job *job;   /* NULL when every part is whole, or want_hash is 0 */
+	void *owner;              /* control's record; the rail never looks inside */
+	uint32_t owner_aux;       /* control's note */
+	uint32_t owner_ahead_kib; /* control's note: in flight on the rail at hand-out, this one included */
 	struct seg_part parts[SEG_PARTS_MAX];
 	struct segment *owner_next; /* control's list of a request's segments */
 	struct segment *owner_prev;

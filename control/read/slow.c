@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rails that are up and slow. Three things, apart from each other:
+ *
+ * Weak is what the planner goes by (estimate.c): less than half the goodput of the best rail, by nature or by fault.
+ * Such a rail gets pieces and a depth in proportion, and none that would arrive after the siblings have brought the
+ * rest; so an object never waits for it, and it carries what it can.
+ *
+ * Slow is what operators see: goodput, which is the inverse of DONE time per byte at the depth there was, below a third
+ * of the rail's own usual one and below a third of its siblings' median, for SLOW_ENTER windows in a row; ends when
+ * either ratio has been above a half for SLOW_LEAVE windows. The usual one is a mean over some 64 windows in which the
+ * rail was not slow; a rail without a history is compared with its siblings alone, one without siblings with its
+ * history.
+ *
+ * A rail that stays slow for health.slow_trip_secs (0 = never) is tripped: path evidence for its breakers, except where
+ * it is the last rail of a store.
+ */
+#include "read/control_priv.h"
+
+#define SLOW_ENTER 3u
+#define SLOW_LEAVE 8u
+#define ENTER_RATIO 3u
+#define LEAVE_RATIO 2u
+#define USUAL_LEAST 16u /* windows that make a history */
+#define USUAL_WEIGHT 64u
+#define MARGIN 1.125 /* all of these are estimates */
+#define TRIAL_LEAST_NS 1000000000ull
+#define TRIAL_SHARE 100u
+
+static bool is_below(const struct control *c, const struct rail_ctx *rs, uint64_t most);
+static uint64_t median_of_siblings(const struct control *c, const struct rail_ctx *rs);
+static void keep_usual(struct rail_ctx *rs);
+static void trip(struct control *c, uint16_t r);
+static bool has_another(const struct control *c, uint16_t store, uint16_t r);
+
+void slow_window(struct control *c, struct rail_ctx *rs, uint64_t goodput)
+{
+	bool is_low = is_below(c, rs, goodput * (rs->is_slow ? LEAVE_RATIO : ENTER_RATIO));
+
+	if (!is_low && !rs->is_slow)
+		keep_usual(rs);
+	if (is_low == rs->is_slow) {
+		rs->n_in_row = 0;
+		return;
+	}
+	if (++rs->n_in_row < (rs->is_slow ? SLOW_LEAVE : SLOW_ENTER))
+		return;
+	rs->is_slow = !rs->is_slow;
+	rs->n_in_row = 0;
+	rs->slow_since_ns = c->now_ns;
+	if (rs->is_slow)
+		stat_add(&c->counters->rails_slow, 1);
+	else
+		stat_sub(&c->counters->rails_slow, 1);
+}
+
+static bool is_below(const struct control *c, const struct rail_ctx *rs, uint64_t most)
+{
+	uint64_t siblings = median_of_siblings(c, rs);
+	bool has_history = rs->n_usual >= USUAL_LEAST;
+
+	if (!siblings && !has_history)
+		return false;
+	return (!has_history || most < rs->usual_goodput) && (!siblings || most < siblings);
+}
+
+/* The lower of the two in the middle; 0 = none was measured. */
+static uint64_t median_of_siblings(const struct control *c, const struct rail_ctx *rs)
+{
+	uint64_t sorted[RY_RAILS_MAX];
+	uint32_t n = 0;
+
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		uint64_t goodput = c->rails[r].goodput;
+		uint32_t i;
+
+		if (&c->rails[r] == rs || !goodput)
+			continue;
+		for (i = n++; i > 0 && sorted[i - 1] > goodput; i--)
+			sorted[i] = sorted[i - 1];
+		sorted[i] = goodput;
+	}
+	return n ? sorted[(n - 1) / 2] : 0;
+}
+
+static void keep_usual(struct rail_ctx *rs)
+{
+	uint64_t n;
+
+	if (rs->n_usual < USUAL_WEIGHT)
+		rs->n_usual++;
+	n = rs->n_usual;
+	rs->usual_goodput = (rs->usual_goodput * (n - 1) + rs->goodput) / n;
+}
+
+/*
+ * The others bring what is left of the transfer and what they have in flight in a time that their goodput tells. Now
+ * and then a weak rail may take a piece all the same, or a rail that is well again would never be found out where all
+ * objects are small.
+ */
+uint32_t slow_late(const struct control *c, const struct xfer *x, uint32_t eligible)
+{
+	uint32_t weak = eligible & c->weak_mask, strong = eligible & ~c->weak_mask, late = 0;
+	double rate = 0, bytes = (double)x->plan.unissued_bytes, rest_ns;
+
+	if (!weak || !strong || x->plan.rr_rail || x->n_rereads)
+		return 0;
+	if (x->orphans)
+		return weak; /* they are as large as they are */
+	for (uint32_t m = strong; m; m &= m - 1) {
+		uint16_t r = (uint16_t)__builtin_ctz(m);
+		double goodput = (double)(c->rails[r].goodput ? c->rails[r].goodput : c->best_goodput);
+
+		rate += goodput;
+		bytes += (double)hand_out_drain_ns(c, r) * goodput / 1e9;
+	}
+	rest_ns = bytes / rate * 1e9;
+	for (uint32_t m = weak; m; m &= m - 1) {
+		uint16_t r = (uint16_t)__builtin_ctz(m);
+		const struct rail_ctx *rs = &c->rails[r];
+		double piece_ns = (double)slow_piece_bytes(c, rs) / (double)rs->goodput * 1e9;
+
+		if (((double)hand_out_drain_ns(c, r) + piece_ns) * MARGIN <= rest_ns)
+			continue;
+		if (rs->inflight_bytes || c->now_ns < rs->trial_at_ns)
+			late |= 1u << r;
+	}
+	return late;
+}
+
+/* Its trials cost at most a hundredth of the time. */
+void slow_given(const struct control *c, struct rail_ctx *rs)
+{
+	uint64_t piece_ns = (uint64_t)slow_piece_bytes(c, rs) * 1000000000ull / rs->goodput;
+
+	rs->trial_at_ns = c->now_ns + RTE_MAX(TRIAL_LEAST_NS, TRIAL_SHARE * piece_ns);
+}
+
+/* A weak rail's piece takes as long as a segment of the best one: others can have the rest of its stripe. */
+uint32_t slow_piece_bytes(const struct control *c, const struct rail_ctx *rs)
+{
+	uint64_t bytes = estimate_scale(c, rs, c->config->segment_bytes) / RY_STRIPE_ALIGN_BYTES;
+
+	return RTE_MAX((uint32_t)bytes * RY_STRIPE_ALIGN_BYTES, RY_SEGMENT_MIN_BYTES);
+}
+
+void slow_run(struct control *c)
+{
+	uint64_t trip_ns = c->config->slow_trip_secs * 1000000000ull;
+
+	for (uint16_t r = 0; trip_ns && r < c->n_rails; r++) {
+		struct rail_ctx *rs = &c->rails[r];
+
+		if (!rs->is_slow || c->now_ns - rs->slow_since_ns < trip_ns)
+			continue;
+		rs->slow_since_ns = c->now_ns; /* once it is back it has the same time again */
+		trip(c, r);
+	}
+}
+
+static void trip(struct control *c, uint16_t r)
+{
+	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT};
+	struct rail_health *h = &c->health.breakers;
+
+	for (uint16_t s = 0; s < c->config->n_stores; s++) {
+		uint16_t b = c->health.breaker_of[s][r];
+
+		if (b == RAIL_MAP_NONE || !has_another(c, s, r))
+			continue;
+		for (uint32_t i = 0; i < h->params.error_threshold && rail_health_is_available(h, b); i++)
+			rail_health_failed(h,
+				(struct rail_token){.kind = RAIL_NORMAL, .pair_idx = b, .epoch = h->pairs[b].epoch},
+				&fault, c->now_ns);
+		stat_add(&c->counters->slow_trips, 1);
+	}
+}
+
+static bool has_another(const struct control *c, uint16_t store, uint16_t r)
+{
+	return (eligible_rails(c, store) & ~(1u << r)) != 0;
+}
+
+uint64_t slow_due_ns(const struct control *c)
+{
+	uint64_t trip_ns = c->config->slow_trip_secs * 1000000000ull, due = UINT64_MAX;
+
+	for (uint16_t r = 0; trip_ns && r < c->n_rails; r++) {
+		if (c->rails[r].is_slow)
+			due = RTE_MIN(due, c->rails[r].slow_since_ns + trip_ns);
+	}
+	return due;
+}
