@@ -12,7 +12,7 @@
 set -euo pipefail
 
 build_packages=(gcc g++ libc6-dev meson ninja-build pkg-config libdpdk-dev libxxhash-dev libjansson-dev libcyaml-dev libyaml-dev libnuma-dev libbsd-dev)
-test_packages=(libcriterion-dev python3 jq iperf3 ucx-utils valgrind clang clang-format gcovr iproute2 procps util-linux)
+test_packages=(libcriterion-dev python3 jq iperf3 ucx-utils valgrind clang clang-format gcovr iproute2 procps util-linux spin)
 
 main() {
 	local packages=("${build_packages[@]}") want_list=0 argument

@@ -5,12 +5,12 @@
 #
 #   tests/run.sh [SUITE...]    no argument: all suites of CI
 #
-# Suites: lint unit conform fault smoke asan mutate (CI), long, hw. Environment: RY_BUILD, RY_BUILD_ASAN (build directories),
+# Suites: lint unit conform fault model smoke asan mutate (CI), long, hw. Environment: RY_BUILD, RY_BUILD_ASAN (build directories),
 # RY_JOBS, RY_NO_INSTALL=1 (never call the package manager).
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-ci_suites="lint unit conform fault smoke asan mutate"
+ci_suites="lint unit conform fault model smoke asan mutate"
 jobs=${RY_JOBS:-$(nproc)}
 passed=0 failed=0 skipped=0
 
@@ -39,7 +39,7 @@ usage() {
 # Seconds a suite may take; 0 = no such suite.
 limit_of() {
 	case $1 in
-	lint | unit) echo 600 ;;
+	lint | unit | model) echo 600 ;;
 	conform | fault) echo 900 ;;
 	smoke | asan) echo 1800 ;;
 	mutate) echo 2400 ;;

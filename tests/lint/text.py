@@ -6,7 +6,7 @@ import re
 import lintlib
 
 SPDX = "SPDX-License-Identifier: BSD-3-Clause"
-SOURCES = (".c", ".h", ".def", ".py", ".sh", ".yaml", ".yml", "meson.build", "meson_options.txt", ".ci/run", ".supp", ".allow", ".mut")
+SOURCES = (".c", ".h", ".def", ".py", ".sh", ".yaml", ".yml", "meson.build", "meson_options.txt", ".ci/run", ".supp", ".allow", ".mut", ".pml")
 ALL = SOURCES + (".md", ".txt", ".in", ".service", "LICENSE")
 MACHINE_PATH = re.compile(r"(?<![\w.$}/*])/(home|root|work|Users|mnt)/\w")
 LEFTOVER = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
