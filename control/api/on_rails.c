@@ -68,10 +68,11 @@ static json_t *rail_describe(
 	for (uint32_t j = 0; j < pairs->n; j++)
 		if (pairs->rows[j].rail_idx == i)
 			json_array_append_new(own, pair_describe(api->deps.config, &pairs->rows[j]));
-	o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:b, s:b, s:I, s:I}", "name", conf->name, "transport", conf->transport,
-		"address", conf->address, "port", (int)conf->port, "lcore", (json_int_t)conf->lcore, "draining",
-		(int)info->is_draining, "quarantine", (int)api->deps.rails[i].is_quarantine, "rate_bytes_per_s",
-		(json_int_t)conf->rate_bytes_per_s, "pairs_up", (json_int_t)info->pairs_up);
+	o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:b, s:b, s:b, s:I, s:I}", "name", conf->name, "transport",
+		conf->transport, "address", conf->address, "port", (int)conf->port, "lcore", (json_int_t)conf->lcore,
+		"draining", (int)info->is_draining, "slow", (int)info->is_slow, "quarantine",
+		(int)api->deps.rails[i].is_quarantine, "rate_bytes_per_s", (json_int_t)conf->rate_bytes_per_s,
+		"pairs_up", (json_int_t)info->pairs_up);
 	json_object_update_new(
 		o, json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "depth_bytes", (json_int_t)info->depth_bytes,
 			   "inflight_bytes", (json_int_t)info->inflight_bytes, "inflight_max_bytes",
