@@ -203,7 +203,9 @@ static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t 
 
 	c->free_segs = s->owner_next;
 	c->n_segs_free--;
-	memset(s, 0, sizeof(*s));
+	/* All but the parts, which are a third of it and filled as far as they are counted. */
+	memset(s, 0, offsetof(struct segment, parts));
+	memset(&s->owner_next, 0, sizeof(*s) - offsetof(struct segment, owner_next));
 	s->kind = x->kind == XFER_PULL ? SEG_PULL : SEG_READ;
 	s->len_bytes = p->len_bytes;
 	s->dst = xfer_stripe_addr(x, p->stripe) + p->off;

@@ -16,6 +16,9 @@
 static unsigned bucket_of(uint64_t latency_ns);
 static uint64_t bucket_top_ns(unsigned i);
 static void add_sample(struct path *p, uint64_t latency_ns);
+static void learn(struct path *p);
+static void was_silent(struct control *c, struct path *p, const struct segment *s);
+static void trusted_again(struct control *c, struct path *p);
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
 static const char *state_text(const struct control *c, const struct peer *p, uint16_t r);
 static void died(struct control *c, struct path *p, uint16_t pair_idx);
@@ -38,30 +41,33 @@ void path_down(struct control *c, const struct pair *pair)
 		p->epoch = 0;
 }
 
-/* Two buckets per power of two of microseconds. */
+/* Two buckets per power of two of 1,024 ns. */
 static unsigned bucket_of(uint64_t latency_ns)
 {
-	uint64_t us = latency_ns / 1000 + 1;
-	unsigned log2 = 63u - (unsigned)__builtin_clzll(us);
-	unsigned half = log2 ? (us >> (log2 - 1)) & 1 : 0;
+	uint64_t units = latency_ns >> 10 | 1;
+	unsigned log2 = 63u - (unsigned)__builtin_clzll(units);
 
-	return RTE_MIN(2 * log2 + half, PATH_HIST - 1);
+	return RTE_MIN(2 * log2 + (unsigned)(2 * units >> log2 & 1), PATH_HIST - 1);
 }
 
 static uint64_t bucket_top_ns(unsigned i)
 {
-	uint64_t base = 1000ull << (i / 2);
+	uint64_t base = 1024ull << (i / 2);
 
 	return i % 2 ? 2 * base : base + base / 2;
 }
 
 static void add_sample(struct path *p, uint64_t latency_ns)
 {
+	p->hist[bucket_of(latency_ns)]++;
+	if (unlikely(++p->n_samples % SAMPLES_LEAST == 0))
+		learn(p);
+}
+
+static __rte_noinline void learn(struct path *p)
+{
 	uint64_t below = 0;
 
-	p->hist[bucket_of(latency_ns)]++;
-	if (++p->n_samples % SAMPLES_LEAST)
-		return;
 	for (unsigned i = 0; i < PATH_HIST; i++) {
 		below += p->hist[i];
 		if (below * 100 >= (uint64_t)p->n_samples * 99) {
@@ -94,15 +100,8 @@ void path_done(struct control *c, const struct segment *s)
 
 	if (p->epoch != s->owner_aux)
 		return; /* of a connection that is gone */
-	if (s->is_silent || (!s->posted_ns && p->silent_since_ns)) {
-		/*
-		 * Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does.
-		 * Nor does one that was never posted: but where answers are missing, so are the credits they carry.
-		 */
-		if (!p->silent_since_ns)
-			p->silent_since_ns = s->posted_ns;
-		if (s->is_expired || c->now_ns - p->silent_since_ns > path_limit_ns(c, p, s->len_bytes))
-			died(c, p, s->pair_idx);
+	if (unlikely(s->is_silent || (!s->posted_ns && p->silent_since_ns))) {
+		was_silent(c, p, s);
 		return;
 	}
 	if (!s->posted_ns || !s->landed_ns)
@@ -110,10 +109,26 @@ void path_done(struct control *c, const struct segment *s)
 	p->last_done_ns = s->landed_ns;
 	p->silent_since_ns = 0;
 	add_sample(p, s->landed_ns - s->posted_ns);
-	if (unlikely(p->is_suspect && !p->is_killed)) {
-		p->is_suspect = false;
-		stat_add(&c->counters->slow_stores, 1);
-	}
+	if (unlikely(p->is_suspect && !p->is_killed))
+		trusted_again(c, p);
+}
+
+/*
+ * Cancelled early by its client, it proves nothing yet; a silence as long as a segment deadline does. Nor does one that
+ * was never posted: but where answers are missing, so are the credits they carry.
+ */
+static __rte_noinline __rte_cold void was_silent(struct control *c, struct path *p, const struct segment *s)
+{
+	if (!p->silent_since_ns)
+		p->silent_since_ns = s->posted_ns;
+	if (s->is_expired || c->now_ns - p->silent_since_ns > path_limit_ns(c, p, s->len_bytes))
+		died(c, p, s->pair_idx);
+}
+
+static __rte_noinline __rte_cold void trusted_again(struct control *c, struct path *p)
+{
+	p->is_suspect = false;
+	stat_add(&c->counters->slow_stores, 1);
 }
 
 void path_scan(struct control *c)
