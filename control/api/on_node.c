@@ -48,9 +48,8 @@ void on_version(struct request *r)
 	snprintf(wire, sizeof(wire), "%u.%u", WIRE_MAJOR, WIRE_MINOR);
 	for (const char *const *name = transport_names(); *name; name++)
 		json_array_append_new(names, json_string(*name));
-	request_reply(
-		r, json_pack("{s:s, s:i, s:s, s:s, s:o}", "daemon_version", RY_VERSION, "protocol", (int)API_PROTOCOL,
-			   "ring_abi", ring, "wire", wire, "transports", names));
+	request_reply(r, json_pack("{s:s, s:i, s:s, s:s, s:o}", "daemon_version", RY_VERSION, "protocol",
+				 (int)API_PROTOCOL, "ring_abi", ring, "wire", wire, "transports", names));
 }
 
 void on_config(struct request *r)

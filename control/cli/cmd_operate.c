@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 
 static int show_rails(struct cli *c);
+static void pick_rows(json_t *object, const char *name, const char *const *shown);
 static int steer_rail(struct cli *c);
 static void probes_row(json_t *to, const char *rail, const char *peer, const json_t *probes);
 static void error_cell(json_t *row);
@@ -18,9 +19,11 @@ int cmd_rails(struct cli *c)
 	return c->args.n == 0 ? show_rails(c) : steer_rail(c);
 }
 
-/* Rails and the pairs that each has with peers, in one answer. */
+/* Rails and the pairs that each has with peers, in one answer. As text, what changes; settings are in JSON. */
 static int show_rails(struct cli *c)
 {
+	static const char *const shown[] = {"name", "transport", "address", "draining", "slow", "pairs_up",
+		"inflight_bytes", "depth_bytes", "goodput_bytes_per_s", "latency_ns", NULL};
 	json_t *rails, *pairs;
 	int rc = cli_call(c, "rails", NULL, &rails);
 
@@ -28,11 +31,24 @@ static int show_rails(struct cli *c)
 		return rc;
 	rc = cli_call(c, "pairs", NULL, &pairs);
 	if (rc == CLI_OK) {
+		if (!c->want_json)
+			pick_rows(rails, "rails", shown);
 		json_object_update_new(rails, pairs);
 		return output_print(c, rails);
 	}
 	json_decref(rails);
 	return rc;
+}
+
+/* Cuts the rows of a table down to some members. */
+static void pick_rows(json_t *object, const char *name, const char *const *shown)
+{
+	json_t *rows = json_array(), *row;
+	size_t i;
+
+	json_array_foreach (json_object_get(object, name), i, row)
+		json_array_append_new(rows, pick(row, shown));
+	json_object_set_new(object, name, rows);
 }
 
 static int steer_rail(struct cli *c)
@@ -59,22 +75,20 @@ int cmd_health(struct cli *c)
 {
 	static const char *const shown[] = {"rail", "peer", "state", "blocked_by", "slow", "trips", "in_state_ns",
 		"cooldown_left_ns", "last_error", NULL};
-	json_t *result, *row, *pairs = json_array(), *probes = json_array();
+	json_t *result, *row, *probes = json_array();
 	int rc = cli_call(c, "health", NULL, &result);
 	size_t i;
 
 	if (rc != CLI_OK || c->want_json) {
-		json_decref(pairs);
 		json_decref(probes);
 		return rc == CLI_OK ? output_print(c, result) : rc;
 	}
 	json_array_foreach (json_object_get(result, "pairs"), i, row) {
 		error_cell(row);
-		json_array_append_new(pairs, pick(row, shown));
 		probes_row(probes, json_string_value(json_object_get(row, "rail")),
 			json_string_value(json_object_get(row, "peer")), json_object_get(row, "probes"));
 	}
-	json_object_set_new(result, "pairs", pairs);
+	pick_rows(result, "pairs", shown);
 	json_object_set_new(result, "probes", probes);
 	return output_print(c, result);
 }
@@ -158,7 +172,7 @@ int cmd_reads(struct cli *c)
 {
 	static const char *const shown[] = {
 		"number", "age_ns", "key", "store", "bytes", "took_ns", "class", "rails", "status", "cause", NULL};
-	json_t *params = json_object(), *result, *row, *rows = json_array();
+	json_t *params = json_object(), *result, *row;
 	size_t i;
 	int rc;
 
@@ -166,15 +180,11 @@ int cmd_reads(struct cli *c)
 		json_object_set_new(params, "is_failed", json_true());
 	set_if_given(params, "max", c->n_last);
 	rc = cli_call(c, "reads", params, &result);
-	if (rc != CLI_OK || c->want_json) {
-		json_decref(rows);
+	if (rc != CLI_OK || c->want_json)
 		return rc == CLI_OK ? output_print(c, result) : rc;
-	}
-	json_array_foreach (json_object_get(result, "reads"), i, row) {
+	json_array_foreach (json_object_get(result, "reads"), i, row)
 		json_object_set_new(row, "rails", names_of(json_object_get(row, "rails")));
-		json_array_append_new(rows, pick(row, shown));
-	}
-	json_object_set_new(result, "reads", rows);
+	pick_rows(result, "reads", shown);
 	json_object_del(result, "next_before");
 	return output_print(c, result);
 }

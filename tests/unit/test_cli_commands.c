@@ -154,3 +154,33 @@ Test(cli_commands, the_socket_has_an_order)
 	cr_assert_eq(PARSE("status", "--socket", "/option"), CLI_OK);
 	cr_expect_str_eq(cli_socket(&c), "/option");
 }
+
+Test(cli_commands, limits_take_what_is_given_and_leave_the_rest)
+{
+	cr_assert_eq(PARSE("limits", "--inflight", "64MiB", "--admission-wait=2s"), CLI_OK);
+	cr_expect_eq(c.inflight_bytes, 64u << 20);
+	cr_expect_eq(c.admission_wait_ns, 2000000000u);
+	cr_expect_eq(c.max_reads, CLI_NOT_GIVEN);
+	cr_expect_eq(c.client_max_reads, CLI_NOT_GIVEN);
+	cr_expect_eq(c.client_inflight_bytes, CLI_NOT_GIVEN);
+	cr_assert_eq(PARSE("limits", "--max-reads", "0"), CLI_OK, "0 is a value; the daemon refuses it");
+	cr_expect_eq(c.max_reads, 0);
+}
+
+Test(cli_commands, limits_belong_to_limits, .init = cr_redirect_stderr)
+{
+	cr_expect_eq(PARSE("status", "--max-reads", "3"), CLI_USAGE);
+	cr_expect_eq(PARSE("limits", "--max-reads", "many"), CLI_USAGE);
+}
+
+Test(cli_commands, verbs_are_arguments)
+{
+	cr_assert_eq(PARSE("rails", "drain", "rail0", "--json"), CLI_OK);
+	cr_assert_eq(c.args.n, 2);
+	cr_expect_str_eq(c.args.values[1], "rail0");
+	cr_assert_eq(PARSE("faults", "inject", "rail0", "stall:for=2s"), CLI_OK);
+	cr_assert_eq(c.args.n, 3);
+	cr_assert_eq(PARSE("reads", "--last", "5", "--failed"), CLI_OK);
+	cr_expect_eq(c.n_last, 5);
+	cr_expect(c.want_failed);
+}
