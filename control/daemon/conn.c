@@ -38,6 +38,7 @@ int conn_create(const struct conn_deps *deps, char *message, uint32_t message_by
 	}
 	c->deps = *deps;
 	c->epoll_fd = -1;
+	c->netlink.fd = -1;
 	c->jitter = (deps->node_id ^ deps->incarnation * 0x9e3779b97f4a7c15ull) | 1;
 	for (uint32_t i = 0; i < GREETS_MAX; i++)
 		c->greets[i].io.fd = -1;
@@ -85,6 +86,7 @@ static int open_sockets(struct conn *c, char *message, uint32_t message_bytes)
 	}
 	c->waker_io = (struct io){.kind = IO_WAKER, .fd = c->deps.waker->event_fd};
 	io_watch(c, &c->waker_io, EPOLLIN);
+	netdev_open(c);
 	return listeners_open(c, message, message_bytes);
 }
 
@@ -96,6 +98,7 @@ void conn_destroy(struct conn *c)
 		io_close(c, &c->listeners[i].io);
 	for (uint32_t i = 0; i < GREETS_MAX; i++)
 		io_close(c, &c->greets[i].io);
+	io_close(c, &c->netlink);
 	while (c->n_live)
 		link_free(c, &c->links[c->live[c->n_live - 1]]);
 	if (c->epoll_fd >= 0)
@@ -210,6 +213,9 @@ static bool dispatch(struct conn *c, const struct epoll_event *ev)
 	switch (io->kind) {
 	case IO_LISTENER:
 		listener_ready(c, owner);
+		break;
+	case IO_NETLINK:
+		netdev_ready(c);
 		break;
 	case IO_GREET:
 		greet_ready(c, owner);

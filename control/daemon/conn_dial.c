@@ -17,6 +17,7 @@ static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t 
 static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *message, uint32_t message_bytes);
 static int find_rail(const struct config *conf, const char *name, uint16_t position);
 static struct dialler *add(struct conn *c, uint16_t store_idx, uint16_t rail_idx);
+static void put_off(struct conn *c, struct dialler *d);
 static void start(struct conn *c, struct dialler *d);
 static void bootstrap(struct conn *c, struct dialler *d, struct link *l);
 static const char *hello_fault(const struct conn *c, const struct link *l);
@@ -152,7 +153,10 @@ bool diallers_poll(struct conn *c)
 
 		if (d->link || c->now_ns < d->next_ns)
 			continue;
-		start(c, d);
+		if (c->netdevs[d->rail_idx].is_down)
+			put_off(c, d);
+		else
+			start(c, d);
 		did = true;
 	}
 	if (c->n_waiting)
@@ -317,6 +321,28 @@ static bool settle_one(struct conn *c, struct dial_event *e)
 }
 
 /* ---- bootstrap ---- */
+
+/* Until its network device is up. */
+static void put_off(struct conn *c, struct dialler *d)
+{
+	d->status = RY_ERR_RAIL;
+	d->next_ns = UINT64_MAX;
+	snprintf(d->info.last_error, sizeof(d->info.last_error), "network device %s is down",
+		c->netdevs[d->rail_idx].name);
+	info_publish(c, d->row, &d->info);
+}
+
+void diallers_wake(struct conn *c, uint16_t rail_idx)
+{
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		struct dialler *d = &c->diallers[i];
+
+		if (d->rail_idx != rail_idx)
+			continue;
+		d->next_ns = c->now_ns;
+		d->want_now = d->link && d->link->state >= LINK_DRAINING;
+	}
+}
 
 static void start(struct conn *c, struct dialler *d)
 {

@@ -11,6 +11,7 @@
  * conn_pair.c  the life of a pair: slot, QPs, READY, up, down, release
  * conn_self.c  pairs whose two ends are in this process (mock)
  * conn_info.c  rows for operators
+ * conn_netdev.c link state of network devices
  * conn_news.c  lines of the log
  *
  * Everything belongs to the conn thread, except struct pair and struct pair_event while control holds them (msg.h), and
@@ -53,6 +54,7 @@ enum io_kind {
 	IO_GREET = 3, /* struct greet of the accepted */
 	IO_LINK = 4,
 	IO_DATA = 5, /* struct link.data */
+	IO_NETLINK = 6,
 };
 
 /* What epoll points to; the first member of whatever has a socket. */
@@ -76,6 +78,12 @@ struct greet {
 	uint32_t got_bytes;
 	uint64_t deadline_ns;
 	struct wire_hello hello;
+};
+
+/* The network device of a rail. */
+struct netdev {
+	char name[16]; /* empty: none, or not known */
+	bool is_down;  /* the rail's pairs are not dialled */
 };
 
 struct address {
@@ -236,6 +244,8 @@ struct conn {
 
 	struct io waker_io;
 	int epoll_fd; /* -1 in virtual time */
+	struct io netlink; /* fd -1: not watched */
+	struct netdev netdevs[RY_RAILS_MAX];
 	struct listener listeners[RY_RAILS_MAX];
 	struct greet greets[GREETS_MAX];
 	uint32_t n_greets;
@@ -330,6 +340,16 @@ void dial_connected(struct conn *c, struct link *l);
 /* The HELLO answer is complete. */
 void dial_greeted(struct conn *c, struct link *l);
 void data_ready(struct conn *c, struct link *l);
+
+/* Dials a rail's pairs now. */
+void diallers_wake(struct conn *c, uint16_t rail_idx);
+
+/* ---- conn_netdev.c ---- */
+void netdev_open(struct conn *c);
+/* The netlink socket has news. */
+void netdev_ready(struct conn *c);
+/* Netlink messages; what is none of a rail's devices is ignored. */
+void netdev_take(struct conn *c, const void *buf, uint32_t bytes);
 
 /* ---- conn_link.c ---- */
 /* Both return whether anything was done; reading may bring the link down. */
