@@ -25,8 +25,8 @@ void read_described(struct control *c, struct op *op)
 	}
 	eligible = eligible_rails(c, op->peer_idx);
 	if (!eligible) {
-		op_fail(c, op, RY_ERR_NO_RAIL, RY_RAIL_NONE,
-			c->peers[op->peer_idx].cause[0] ? c->peers[op->peer_idx].cause : NULL);
+		path_explain(c, op->peer_idx, op->cause, sizeof(op->cause));
+		op_fail(c, op, RY_ERR_NO_RAIL, RY_RAIL_NONE, NULL);
 		return;
 	}
 	first = (uint32_t)(op->offset / d->stripe_bytes);

@@ -353,3 +353,99 @@ Test(fault_failover, corrupt_without_failover)
 	cr_assert_eq(undetermined(&f), 0);
 	end(&f);
 }
+
+/* ---- 99 reads survive 100 cancels, and a rail that fails all the while ---- */
+
+#define N_GOOD 99u
+#define N_BAD 100u
+#define SLOTS 8u
+
+struct storm {
+	struct fault_rig f;
+	struct client *other;
+	uint64_t good[SLOTS], bad[SLOTS], cancel_at_ns[SLOTS];
+	unsigned n_good, n_bad, n_good_done, n_bad_done, n_cancelled;
+};
+
+static void storm_submit(struct storm *s)
+{
+	struct rig *r = &s->f.r;
+
+	for (uint16_t i = 0; i < SLOTS; i++) {
+		r->next_slot = i;
+		if (!s->good[i] && s->n_good < N_GOOD) {
+			s->n_good++;
+			s->good[i] = rig_submit_read(r, r->client, "small", 0, MIB, RY_F_FAILOVER, 0);
+		}
+		r->next_slot = i;
+		if (!s->bad[i] && s->n_bad < N_BAD) {
+			s->n_bad++;
+			s->bad[i] = rig_submit_read(r, s->other, "small", MIB, 3 * MIB, RY_F_FAILOVER, 0);
+			s->cancel_at_ns[i] = r->now_ns + (uint64_t)random() % (8 * MS);
+		} else if (s->bad[i] && s->cancel_at_ns[i] && r->now_ns >= s->cancel_at_ns[i]) {
+			rig_cancel(r, s->other, s->bad[i]);
+			s->cancel_at_ns[i] = 0;
+		}
+	}
+}
+
+static void storm_reap(struct storm *s)
+{
+	struct rig *r = &s->f.r;
+	struct ry_cqe cqe;
+
+	while (rig_reap(r, r->client, &cqe)) {
+		cr_assert(rig_same(r->client, &cqe, s->f.small, MIB), "%u: %s", cqe.status,
+			rig_slot(r->client, &cqe)->cause);
+		s->good[cqe.slot] = 0;
+		s->n_good_done++;
+		rig_release(r, r->client, cqe.lease_id);
+	}
+	while (rig_reap(r, s->other, &cqe)) {
+		/* What was cancelled holds the arena until it is fenced. */
+		cr_assert(cqe.status == RY_OK || cqe.status == RY_ERR_CANCELLED || cqe.status == RY_ERR_BUDGET, "%u",
+			cqe.status);
+		s->bad[cqe.slot] = 0;
+		if (cqe.status == RY_ERR_BUDGET) {
+			s->n_bad--;
+			continue;
+		}
+		s->n_bad_done++;
+		s->n_cancelled += cqe.status == RY_ERR_CANCELLED;
+		rig_release(r, s->other, cqe.lease_id);
+	}
+}
+
+static void storm(const char *plan)
+{
+	struct storm s = {0};
+
+	begin(&s.f, 3);
+	s.other = rig_attach(&s.f.r, 32 * MIB);
+	fault_plan(&s.f, 0, plan);
+	for (uint64_t end_ns = s.f.r.now_ns + 20000 * MS; s.n_good_done + s.n_bad_done < N_GOOD + N_BAD;) {
+		storm_submit(&s);
+		storm_reap(&s);
+		rig_step(&s.f.r);
+		cr_assert_lt(s.f.r.now_ns, end_ns, "%u good, %u others, then nothing", s.n_good_done, s.n_bad_done);
+	}
+	cr_assert_gt(s.n_cancelled, 30u);
+	cr_assert(rig_settle(&s.f.r));
+	cr_assert(rig_detach(&s.f.r, s.other));
+	end(&s.f);
+}
+
+Test(fault_failover, reads_survive_cancels_and_disconnects)
+{
+	storm("disconnect:at=1MiB,every=1MiB,repeat=10");
+}
+
+Test(fault_failover, reads_survive_cancels_and_lost_answers)
+{
+	storm("lose:n=5,every=10,repeat=forever,of=all");
+}
+
+Test(fault_failover, reads_survive_cancels_and_wrong_bytes)
+{
+	storm("corrupt:n=10,every=30,repeat=forever");
+}
