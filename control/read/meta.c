@@ -4,6 +4,7 @@
 
 static bool try_send(struct control *c, struct op *op);
 static uint32_t encode(struct control *c, struct op *op, void *buf);
+static bool has_queued(const struct control *c, uint16_t peer_idx);
 static void queue(struct control *c, struct op *op);
 static void take(struct control *c, void *m);
 static void received(struct control *c, struct meta_buf *b);
@@ -16,7 +17,8 @@ static void resend(struct control *c, struct op *op);
 
 void meta_send(struct control *c, struct op *op)
 {
-	if (!try_send(c, op))
+	/* Never past one that waits for the same store: the parts of a put must arrive in order. */
+	if (has_queued(c, op->peer_idx) || !try_send(c, op))
 		queue(c, op);
 }
 
@@ -70,6 +72,17 @@ static uint32_t encode(struct control *c, struct op *op, void *buf)
 	}
 }
 
+static bool has_queued(const struct control *c, uint16_t peer_idx)
+{
+	const struct op *op;
+
+	TAILQ_FOREACH (op, &c->send_queue, wait) {
+		if (op->peer_idx == peer_idx)
+			return true;
+	}
+	return false;
+}
+
 static void queue(struct control *c, struct op *op)
 {
 	op->state = OP_SEND;
@@ -87,7 +100,8 @@ unsigned meta_pump(struct control *c)
 		if (!c->peers[op->peer_idx].n_pairs || !c->n_meta_free)
 			continue;
 		op_unlink_wait(c, op);
-		meta_send(c, op);
+		if (!try_send(c, op))
+			queue(c, op);
 		n++;
 	}
 	return n;

@@ -186,7 +186,9 @@ void peer_dialled(struct control *c, struct dial_event *ev)
 	if (ev->m.kind == MSG_DIAL_DONE || p->n_pairs)
 		return;
 	memcpy(p->cause, ev->cause, sizeof(p->cause));
-	meta_dial_failed(c, ev->store_idx, ev->status ? ev->status : RY_ERR_NO_RAIL);
+	/* Whatever kept the attempts from a connection, no rail reaches the store; only a refusal for its version is
+	 * more. */
+	meta_dial_failed(c, ev->store_idx, ev->status == RY_ERR_VERSION ? RY_ERR_VERSION : RY_ERR_NO_RAIL);
 }
 
 void peer_dial_fault(struct control *c, struct dial_fault *f)

@@ -14,8 +14,15 @@ unsigned probe_post(struct rail *r)
 {
 	unsigned n = 0;
 
-	while (r->probes.head && r->free_top && post_one(r, r->probes.head)) {
-		seg_pop(&r->probes);
+	while (r->probes.head && r->free_top) {
+		struct segment *s = r->probes.head;
+
+		if (s->qp->is_down || __atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))
+			request_finish(r, seg_pop(&r->probes), s->qp->is_down ? RY_ERR_RAIL : RY_ERR_CANCELLED);
+		else if (post_one(r, s))
+			seg_pop(&r->probes);
+		else
+			break;
 		n++;
 	}
 	return n;

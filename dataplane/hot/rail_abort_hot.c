@@ -16,9 +16,16 @@ bool request_cancel_scan(struct rail *r)
 	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
 		struct segment *s = r->active[i];
 
-		if (!s || s->state != SEG_POSTED || !__atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))
+		if (!s || s->state > SEG_CANCELLING || !__atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))
 			continue;
-		if (!send_cancel(r, s))
+		/* The fence's clock starts here, with or without room for the CANCEL: a peer that reads nothing leaves
+		 * none. */
+		if (s->state == SEG_POSTED) {
+			s->state = SEG_CANCELLING;
+			s->cancelled_ns = r->now_ns;
+			r->n_cancelling++;
+		}
+		if (!s->is_cancel_sent && !send_cancel(r, s))
 			is_complete = false;
 	}
 	return is_complete;
@@ -49,9 +56,7 @@ static bool send_cancel(struct rail *r, struct segment *s)
 		stat_add(&r->counters.sq_full, 1);
 		return false;
 	}
-	s->state = SEG_CANCELLING;
-	s->cancelled_ns = r->now_ns;
-	r->n_cancelling++;
+	s->is_cancel_sent = 1;
 	stat_add(&r->counters.cancels_sent, 1);
 	return true;
 }

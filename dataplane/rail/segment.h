@@ -106,6 +106,7 @@ struct segment {
 	/* ---- written by the rail until it hands the segment back; read by control afterwards ---- */
 	alignas(64) uint8_t state; /* enum seg_state */
 	uint8_t is_fenced;         /* ended by a fence, not by the peer's DONE: the QP must be rebuilt */
+	uint8_t is_cancel_sent;
 	uint8_t is_silent;         /* CANCEL was not answered within fence_timeout: path evidence */
 	uint8_t is_busy;           /* the peer answered BUSY: hand out again, nothing failed */
 	uint8_t bad_part;          /* CHECKSUM: which part */
