@@ -118,8 +118,8 @@ Test(cli_commands, help_needs_no_arguments)
 
 Test(cli_commands, every_command_has_its_row)
 {
-	static const char *const names[] = {
-		"status", "rails", "put", "get", "ls", "stat", "rm", "demo", "plan", "config-check", "version"};
+	static const char *const names[] = {"status", "rails", "health", "limits", "reads", "faults", "put", "get",
+		"ls", "stat", "rm", "demo", "plan", "config-check", "version"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		cr_expect_eq(PARSE((char *)names[i]), CLI_OK, "%s", names[i]);
