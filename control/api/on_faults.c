@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+static bool has_unguarded(const struct fault_plan *plan);
 static bool is_allowed(struct request *r);
 static bool is_mock(const struct api *api, int i);
 static int mock_rail(struct request *r);
@@ -34,8 +35,23 @@ void on_fault_inject(struct request *r)
 		request_fail(r, RY_ERR_INVALID, "%s", message);
 		return;
 	}
+	if (has_unguarded(&plan)) {
+		request_fail(r, RY_ERR_DENIED,
+			"a late write without its guard may hit memory of others: only tests inside one process do "
+			"that; leave out guard=off");
+		return;
+	}
 	if (inject(r, i, &plan) == 0)
 		reply(r);
+}
+
+static bool has_unguarded(const struct fault_plan *plan)
+{
+	for (uint32_t i = 0; i < plan->n_entries; i++) {
+		if (plan->entries[i].is_unguarded)
+			return true;
+	}
+	return false;
 }
 
 void on_fault_clear(struct request *r)
