@@ -118,9 +118,9 @@ struct dialler {
 	uint16_t rail_idx;
 	uint16_t row; /* of the info table */
 	bool is_self;
-	bool want_now;    /* dial as soon as the old pair is gone */
-	uint32_t status;  /* of the last failure */
-	uint64_t next_ns; /* when to dial; only while link is NULL */
+	bool want_now;       /* dial as soon as the old pair is gone */
+	uint32_t status;     /* of the last failure */
+	uint64_t next_ns;    /* when to dial; only while link is NULL */
 	uint64_t started_ns; /* the last attempt */
 	struct link *link;
 	struct dial_fault fault; /* of the last failed attempt; control's while is_fault_out */
@@ -243,7 +243,7 @@ struct conn {
 	bool want_retry; /* a ring was full */
 
 	struct io waker_io;
-	int epoll_fd; /* -1 in virtual time */
+	int epoll_fd;      /* -1 in virtual time */
 	struct io netlink; /* fd -1: not watched */
 	struct netdev netdevs[RY_RAILS_MAX];
 	struct listener listeners[RY_RAILS_MAX];

@@ -4,8 +4,9 @@
 #include <assert.h>
 
 /*
- * The queue cannot overflow: two events per pair, one failure per dialler (there are no more of them than pairs), every receive buffer, every waiting dial, and at most TX_HELD_MAX of
- * control's buffers, because conn stops taking messages while it holds that many.
+ * The queue cannot overflow: two events per pair, one failure per dialler (there are no more of them than pairs), every
+ * receive buffer, every waiting dial, and at most TX_HELD_MAX of control's buffers, because conn stops taking messages
+ * while it holds that many.
  */
 static_assert(3 * PAIRS_MAX + RX_BUFS + DIALS_WAITING_MAX + TX_HELD_MAX <= QUEUE_ENTRIES, "queue");
 

@@ -2,9 +2,9 @@
 /*
  * What travels on the rings between control, conn and api. Every element starts with its kind.
  *
- * Buffers have one owner pool: a META buffer of conn's pool goes to control with a received message and comes back exactly once (as
- * REPLY or DROP); one of control's pool goes to conn to be sent and comes back exactly once (SENT or UNSENT). Nobody allocates on a
- * lcore and nobody frees another thread's memory.
+ * Buffers have one owner pool: a META buffer of conn's pool goes to control with a received message and comes back
+ * exactly once (as REPLY or DROP); one of control's pool goes to conn to be sent and comes back exactly once (SENT or
+ * UNSENT). Nobody allocates on a lcore and nobody frees another thread's memory.
  */
 #ifndef RY_MSG_H
 #define RY_MSG_H
@@ -32,15 +32,16 @@ enum msg_kind {
 	MSG_PAIR_UP = 4,     /* struct pair_event */
 	MSG_PAIR_DOWN = 5,   /* struct pair_event; control must answer MSG_PAIR_QUIESCED */
 	MSG_DIAL_FAILED = 6, /* struct dial_event: an attempt ended without a pair */
-	MSG_DIAL_FAULT = 7,  /* struct dial_fault of one dialler: an attempt of its own failed; control must give it back */
+	MSG_DIAL_FAULT =
+		7, /* struct dial_fault of one dialler: an attempt of its own failed; control must give it back */
 	/* control -> conn */
-	MSG_META_TX = 16,    /* struct meta_buf of control's pool: send it on pair_idx */
-	MSG_META_REPLY = 17, /* struct meta_buf of conn's pool: send it on pair_idx, then it is conn's again */
-	MSG_META_DROP = 18,  /* struct meta_buf of conn's pool: nothing to send */
+	MSG_META_TX = 16,       /* struct meta_buf of control's pool: send it on pair_idx */
+	MSG_META_REPLY = 17,    /* struct meta_buf of conn's pool: send it on pair_idx, then it is conn's again */
+	MSG_META_DROP = 18,     /* struct meta_buf of conn's pool: nothing to send */
 	MSG_PAIR_QUIESCED = 19, /* the pair_event of the PAIR_DOWN: no more segments will name this pair's QPs */
-	MSG_PAIR_KILL = 20,  /* struct pair_kill, inside control's pair record: BYE(reason), close, rebuild */
-	MSG_DIAL = 21,       /* struct dial_event, inside control's peer record: dial this store now if it is not connected or being dialled; returned
-			      * as MSG_DIAL_FAILED, or as MSG_DIAL_DONE when a pair came up */
+	MSG_PAIR_KILL = 20,     /* struct pair_kill, inside control's pair record: BYE(reason), close, rebuild */
+	MSG_DIAL = 21, /* struct dial_event, inside control's peer record: dial this store now if it is not connected or
+			* being dialled; returned as MSG_DIAL_FAILED, or as MSG_DIAL_DONE when a pair came up */
 	MSG_DIAL_DONE = 22,
 	MSG_DIAL_FAULT_SEEN = 23, /* the dial_fault: the next failed attempt may be told */
 	/* api <-> control: struct api_call (control/api/api.h) */
@@ -67,21 +68,21 @@ static inline const struct wire_meta *meta_head(const struct meta_buf *b)
 }
 
 /*
- * One connection incarnation of one pair (local rail, peer rail). Made by conn; immutable from MSG_PAIR_UP until conn has received
- * MSG_PAIR_QUIESCED for it.
+ * One connection incarnation of one pair (local rail, peer rail). Made by conn; immutable from MSG_PAIR_UP until conn
+ * has received MSG_PAIR_QUIESCED for it.
  */
 #define PAIR_QPS_MAX 8u
 #define PAIRS_MAX 1024u
 
 struct pair {
-	uint16_t idx;   /* of the pair table; reused only after QUIESCED */
+	uint16_t idx; /* of the pair table; reused only after QUIESCED */
 	uint16_t rail_idx;
 	uint16_t n_qps;
 	uint16_t store_idx; /* dialled: index in config.stores; 0xffff: accepted */
 	bool is_dialler;
-	bool is_self;       /* both ends in this process (mock) */
-	uint32_t epoch;     /* connection incarnation, unique in this process */
-	uint64_t node_id;   /* of the peer */
+	bool is_self;     /* both ends in this process (mock) */
+	uint32_t epoch;   /* connection incarnation, unique in this process */
+	uint64_t node_id; /* of the peer */
 	uint64_t incarnation;
 	char node_name[RY_NAME_MAX_BYTES];
 	char rail_name[RY_NAME_MAX_BYTES]; /* peer's */
@@ -90,9 +91,9 @@ struct pair {
 
 struct pair_event {
 	struct msg m;
-	uint8_t reason;     /* DOWN: enum wire_bye_reason when announced, 0 = lost */
-	uint8_t evidence;   /* DOWN: enum rail_evidence, what the loss says about the path */
-	uint32_t status;    /* DOWN: enum ry_status for what was in flight */
+	uint8_t reason;   /* DOWN: enum wire_bye_reason when announced, 0 = lost */
+	uint8_t evidence; /* DOWN: enum rail_evidence, what the loss says about the path */
+	uint32_t status;  /* DOWN: enum ry_status for what was in flight */
 	const struct pair *pair;
 	char cause[RY_CAUSE_MAX_BYTES];
 };
@@ -100,12 +101,14 @@ struct pair_event {
 struct dial_event {
 	struct msg m;
 	uint16_t store_idx;
-	uint16_t rail_idx; /* answer: the rail that connected, or the last one that failed; all rails of the store are tried */
+	uint16_t rail_idx; /* answer: the rail that connected, or the last one that failed; all rails of the store are
+			      tried */
 	uint32_t status;
 	char cause[RY_CAUSE_MAX_BYTES];
 };
 
-/* One failed attempt of a configured pair. Each dialler has one: while control has it, further failures are not told. */
+/* One failed attempt of a configured pair. Each dialler has one: while control has it, further failures are not told.
+ */
 struct dial_fault {
 	struct msg m;
 	uint16_t store_idx;

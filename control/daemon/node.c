@@ -214,7 +214,8 @@ static int make_rails(struct node *n, struct text *t)
 				c->rails[i].name, c->rails[i].transport, c->rails[i].address, strerror(-rc));
 		n->n_rails++;
 		n->region_rails[i] = (struct region_rail){n->rails[i], reg, dereg};
-		n->api_rails[i] = (struct api_rail){rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows, n->rails[i]};
+		n->api_rails[i] = (struct api_rail){
+			rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows, n->rails[i]};
 	}
 	return 0;
 }

@@ -170,7 +170,8 @@ static void came_bad(struct control *c, struct xfer *x, struct segment *s)
 	}
 	if (s->status == RY_ERR_CHECKSUM && came_corrupt(c, x, s))
 		return;
-	if (s->status == RY_ERR_STALE_GENERATION && x->kind == XFER_READ && (s->is_start || !x->landed_bytes) && refresh(c, x)) {
+	if (s->status == RY_ERR_STALE_GENERATION && x->kind == XFER_READ && (s->is_start || !x->landed_bytes) &&
+		refresh(c, x)) {
 		seg_free(c, s); /* x was settled by its failure, or will be by those that are still out */
 		return;
 	}

@@ -22,7 +22,7 @@ extern "C" {
 
 #define PLAN_STRIPE_NONE UINT32_MAX
 #define PLAN_HINT_NONE 0xffu
-#define PLAN_STARTED 0xfeu /* in rr_rail: some rail has begun it */
+#define PLAN_STARTED 0xfeu     /* in rr_rail: some rail has begun it */
 #define PLAN_PIECE_SLACK 4095u /* by which a piece may pass segment_bytes, rather than leave a scrap */
 
 /* Unissued bytes [off, end) of a started stripe; off == end: none. */

@@ -107,14 +107,14 @@ struct segment {
 	alignas(64) uint8_t state; /* enum seg_state */
 	uint8_t is_fenced;         /* ended by a fence, not by the peer's DONE: the QP must be rebuilt */
 	uint8_t is_cancel_sent;
-	uint8_t is_silent;         /* CANCEL was not answered within fence_timeout: path evidence */
-	uint8_t is_busy;           /* the peer answered BUSY: hand out again, nothing failed */
-	uint8_t bad_part;          /* CHECKSUM: which part */
-	uint32_t status;           /* enum ry_status */
-	uint32_t slot;             /* in the rail's active table */
-	uint32_t hash_part;        /* verify: next part, and */
-	uint32_t hash_off;         /* bytes of it done */
-	uint32_t retry_us;         /* BUSY */
+	uint8_t is_silent;  /* CANCEL was not answered within fence_timeout: path evidence */
+	uint8_t is_busy;    /* the peer answered BUSY: hand out again, nothing failed */
+	uint8_t bad_part;   /* CHECKSUM: which part */
+	uint32_t status;    /* enum ry_status */
+	uint32_t slot;      /* in the rail's active table */
+	uint32_t hash_part; /* verify: next part, and */
+	uint32_t hash_off;  /* bytes of it done */
+	uint32_t retry_us;  /* BUSY */
 	uint64_t request_id;
 	struct segment *next;  /* rail's queues */
 	uint64_t posted_ns;    /* 0 = never posted */

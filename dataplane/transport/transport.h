@@ -2,9 +2,10 @@
 /*
  * What a transport is: ten calls.
  *
- * open, close, mem_reg, mem_dereg, pair_connect, pair_close run at set-up or on the conn and work threads; post, poll and arm run on
- * the rail lcore only; fence runs on the rail lcore where it is immediate, on conn where it is not. post and poll are copied into the rail's first line at open.
- * A table is filled with stubs that answer -ENOTSUP and overlaid by the transport, so nobody tests for NULL.
+ * open, close, mem_reg, mem_dereg, pair_connect, pair_close run at set-up or on the conn and work threads; post, poll
+ * and arm run on the rail lcore only; fence runs on the rail lcore where it is immediate, on conn where it is not. post
+ * and poll are copied into the rail's first line at open. A table is filled with stubs that answer -ENOTSUP and
+ * overlaid by the transport, so nobody tests for NULL.
  */
 #ifndef RY_TRANSPORT_H
 #define RY_TRANSPORT_H
@@ -18,9 +19,9 @@
 extern "C" {
 #endif
 
-struct rail;   /* dataplane/hot/rail.h */
-struct qp;     /* dataplane/hot/rail.h */
-struct window; /* dataplane/hot/rail.h */
+struct rail;       /* dataplane/hot/rail.h */
+struct qp;         /* dataplane/hot/rail.h */
+struct window;     /* dataplane/hot/rail.h */
 struct fault_plan; /* dataplane/transport/mock/fault.h */
 
 #define RY_BURST_MAX 32u
@@ -28,7 +29,8 @@ struct fault_plan; /* dataplane/transport/mock/fault.h */
 /* ---- Work requests ---- */
 enum wr_op {
 	WR_SEND = 1,  /* one data message of `len_bytes` at `addr`; copied by post, no completion */
-	WR_WRITE = 2, /* `len_bytes` at `addr` into the peer's window `key` at `offset`; WC_WRITE when `addr` may be reused */
+	WR_WRITE = 2, /* `len_bytes` at `addr` into the peer's window `key` at `offset`; WC_WRITE when `addr` may be
+			 reused */
 	WR_READ = 3,  /* verbs only: the reverse; WC_READ */
 	WR_BIND = 4,  /* open `window` for the peer on this QP; no completion; ordered before later WRs of the QP */
 	WR_INV = 5,   /* close `window`; WC_INV when no byte can land through it any more */
@@ -49,12 +51,12 @@ struct wr {
 
 /* ---- Completions ---- */
 enum wc_op {
-	WC_RECV = 1,   /* a data message; `msg` is valid until the next poll of this rail */
+	WC_RECV = 1, /* a data message; `msg` is valid until the next poll of this rail */
 	WC_WRITE = 2,
 	WC_READ = 3,
 	WC_INV = 4,
-	WC_QP_DOWN = 5, /* the QP is unusable; all its outstanding WRs are dropped without further completions, and nothing can land
-			 * through its windows any more where `is_fenced`; reported once */
+	WC_QP_DOWN = 5, /* the QP is unusable; all its outstanding WRs are dropped without further completions, and
+			 * nothing can land through its windows any more where `is_fenced`; reported once */
 };
 
 enum wc_status {
@@ -81,23 +83,23 @@ struct wc {
 
 /* ---- Configuration of one rail; immutable while the rail lives ---- */
 struct mock_conf {
-	uint64_t bandwidth_bytes_per_s; /* 0 = not modelled */
-	uint64_t latency_ns;            /* one way */
-	bool want_copy;                 /* false: bytes are counted, not moved (instruction counts) */
+	uint64_t bandwidth_bytes_per_s;  /* 0 = not modelled */
+	uint64_t latency_ns;             /* one way */
+	bool want_copy;                  /* false: bytes are counted, not moved (instruction counts) */
 	const struct fault_plan *faults; /* copied at open; NULL = none */
 };
 
 struct rail_conf {
 	char name[RY_NAME_MAX_BYTES];
 	char transport[16];
-	char address[64];     /* to bind to */
-	char netdev[16];      /* empty = by address */
-	uint16_t port;        /* bootstrap listener, 0 = none */
+	char address[64]; /* to bind to */
+	char netdev[16];  /* empty = by address */
+	uint16_t port;    /* bootstrap listener, 0 = none */
 	uint16_t sockets_per_pair;
 	uint32_t lcore;
-	uint64_t rate_bytes_per_s; /* sender's cap, 0 = none */
+	uint64_t rate_bytes_per_s;   /* sender's cap, 0 = none */
 	uint64_t inflight_max_bytes; /* rail budget */
-	int numa_node;        /* -1 = unknown */
+	int numa_node;               /* -1 = unknown */
 	struct mock_conf mock;
 };
 
@@ -118,7 +120,8 @@ struct transport_attr {
 	uint32_t sq_depth;        /* WRs a QP can hold */
 	bool has_windows;         /* false: `quarantine` until DONE or close */
 	bool is_loopback;         /* the rail talks to its own node only (mock) */
-	uint32_t peer_restarts;   /* loopback: how often a fault made the peer another incarnation; written by the lcore before the QPs fail */
+	uint32_t peer_restarts;   /* loopback: how often a fault made the peer another incarnation; written by the lcore
+				     before the QPs fail */
 };
 
 typedef uint16_t (*transport_post_fn)(struct rail *rail, const struct wr *wr, uint16_t n);
@@ -137,14 +140,15 @@ struct transport_ops {
 	void (*pair_close)(struct rail *rail, struct qp *qp);
 	/* Takes WRs in order; short = that QP's send queue is full. A WR for a QP that is down is taken and dropped. */
 	transport_post_fn post;
-	/* Completions and messages, at most `max`; moves at most a bounded number of bytes. Reads rail->now_ns. Messages it hands over passed
-	 * wire_msg_check. With max = 0 it only forgets QPs that left rail->qps (qp_epoch tells); it must not touch such a QP again. */
+	/* Completions and messages, at most `max`; moves at most a bounded number of bytes. Reads rail->now_ns.
+	 * Messages it hands over passed wire_msg_check. With max = 0 it only forgets QPs that left rail->qps (qp_epoch
+	 * tells); it must not touch such a QP again. */
 	transport_poll_fn poll;
-	/* Prepares to sleep: returns an fd that becomes readable when poll would find something, -1 for none; -EAGAIN when there is something
-	 * already. */
+	/* Prepares to sleep: returns an fd that becomes readable when poll would find something, -1 for none; -EAGAIN
+	 * when there is something already. */
 	int (*arm)(struct rail *rail);
-	/* Closes a window without the peer's help. 0: nothing can land any more and the QP is unharmed; 1: nothing can land any more, the
-	 * QP must be rebuilt. */
+	/* Closes a window without the peer's help. 0: nothing can land any more and the QP is unharmed; 1: nothing can
+	 * land any more, the QP must be rebuilt. */
 	int (*fence)(struct rail *rail, struct window *window);
 };
 
@@ -157,7 +161,7 @@ const char *const *transport_names(void);
 int transport_no_reg(struct rail *rail, void *base, uint64_t bytes, uint32_t *lkey); /* always 0: nothing to register */
 void transport_no_dereg(struct rail *rail, uint32_t lkey);
 int transport_no_fence(struct rail *rail, struct window *window); /* -ENOTSUP */
-int transport_no_arm(struct rail *rail);                           /* -1 */
+int transport_no_arm(struct rail *rail);                          /* -1 */
 
 #ifdef __cplusplus
 }

@@ -32,7 +32,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-end
 #define WIRE_META_LIMIT_BYTES (16u << 20) /* protocol limit of a length prefix; ours accepts WIRE_META_MAX_BYTES */
 #define WIRE_DATA_MAX_BYTES (256u << 10)  /* payload of one TCP data frame */
 #define WIRE_PROBE_KEY 0u /* no window has it: bytes written to it are the request's half of a PING, and go nowhere */
-#define WIRE_PARTS_MAX 8u                 /* parts of one READ or PULL that this version sends and accepts */
+#define WIRE_PARTS_MAX 8u /* parts of one READ or PULL that this version sends and accepts */
 
 /* ---- TCP framing: every byte on a TCP data socket belongs to a frame. ---- */
 enum wire_frame_type {
@@ -64,7 +64,8 @@ enum wire_msg_type {
 };
 
 enum wire_msg_flags {
-	WIRE_F_START = 1, /* READ: the first of its read; refused where the generation was replaced, the others are not */
+	WIRE_F_START =
+		1, /* READ: the first of its read; refused where the generation was replaced, the others are not */
 };
 
 struct wire_msg {

@@ -3,11 +3,11 @@
  * Shared-memory ABI between a client (librailyard) and the daemon (its control lcore).
  *
  * One memfd of 4 KiB pages, mapped read-write by both, holds in this order: struct ry_ring_header, the submit ring's
- * indices, the complete ring's indices, the submit entries, the complete entries, the slots. Nothing in it is trusted by
- * the daemon: it validates every index and length on every access and copies a request before it looks at it. Each index
- * has one writer. Both sides may sleep on an eventfd: the sleeper sets need_wakeup, issues a full fence, looks at the ring
- * once more, then sleeps; the producer publishes its index, issues a full fence, and writes the eventfd when need_wakeup
- * is set (pattern of io_uring's SQPOLL).
+ * indices, the complete ring's indices, the submit entries, the complete entries, the slots. Nothing in it is trusted
+ * by the daemon: it validates every index and length on every access and copies a request before it looks at it. Each
+ * index has one writer. Both sides may sleep on an eventfd: the sleeper sets need_wakeup, issues a full fence, looks at
+ * the ring once more, then sleeps; the producer publishes its index, issues a full fence, and writes the eventfd when
+ * need_wakeup is set (pattern of io_uring's SQPOLL).
  */
 #ifndef RAILYARD_RING_H
 #define RAILYARD_RING_H
@@ -47,7 +47,8 @@ struct ry_ring_header {
 };
 static_assert(sizeof(struct ry_ring_header) == 128, "ABI");
 
-/* Indices run free over 32 bits and are masked on use. One line each, so that the two sides never share one. 192 bytes. */
+/* Indices run free over 32 bits and are masked on use. One line each, so that the two sides never share one. 192 bytes.
+ */
 struct ry_ring_index {
 	uint32_t head; /* next entry to consume; written by the consumer, read by the producer */
 	uint8_t pad0[60];
@@ -79,7 +80,7 @@ struct ry_sqe {
 	uint64_t deadline_ns; /* absolute, CLOCK_MONOTONIC; 0 = the daemon's default */
 	uint64_t offset;      /* READ: first byte. PUT: this part's offset in the object. LIST: cursor */
 	uint64_t length;      /* READ: bytes, UINT64_MAX = to the end. PUT: this part's bytes. LIST: most entries */
-	uint64_t arg;         /* PUT: offset of the part in the put arena. DELETE: generation. CANCEL, RELEASE: see above */
+	uint64_t arg; /* PUT: offset of the part in the put arena. DELETE: generation. CANCEL, RELEASE: see above */
 	uint16_t key_bytes;
 	uint8_t reserved1[6];
 	uint64_t reserved2;
@@ -99,7 +100,7 @@ struct ry_cqe {
 	uint32_t lease_id;   /* 0 = none */
 	uint16_t rail_idx;   /* rail to blame, RY_RAIL_NONE = none */
 	uint16_t reserved0;
-	uint64_t done_ns;    /* CLOCK_MONOTONIC when the daemon published this */
+	uint64_t done_ns; /* CLOCK_MONOTONIC when the daemon published this */
 	uint64_t reserved1;
 };
 static_assert(sizeof(struct ry_cqe) == 64, "ABI");
@@ -134,16 +135,16 @@ struct ry_rail_stats {
 
 /* Where one read's time went; all figures are measured by the daemon for this read alone. */
 struct ry_read_stats {
-	uint64_t object_ns;   /* submit seen -> completion published */
-	uint64_t queue_ns;    /* submit seen -> admitted */
-	uint64_t lookup_ns;   /* waiting for the descriptor */
-	uint64_t plan_ns;     /* CPU time of planning and hand-out */
-	uint64_t transfer_ns; /* first post -> last segment landed */
-	uint64_t verify_ns;   /* hashing after the last segment landed (not overlapped with transfer) */
-	uint64_t commit_ns;   /* last verification -> published */
-	uint64_t storage_ns;  /* sum of the store's own service time over all segments */
+	uint64_t object_ns;      /* submit seen -> completion published */
+	uint64_t queue_ns;       /* submit seen -> admitted */
+	uint64_t lookup_ns;      /* waiting for the descriptor */
+	uint64_t plan_ns;        /* CPU time of planning and hand-out */
+	uint64_t transfer_ns;    /* first post -> last segment landed */
+	uint64_t verify_ns;      /* hashing after the last segment landed (not overlapped with transfer) */
+	uint64_t commit_ns;      /* last verification -> published */
+	uint64_t storage_ns;     /* sum of the store's own service time over all segments */
 	uint64_t store_queue_ns; /* sum of waiting time in the store's queues */
-	uint64_t wire_bytes;  /* bytes that moved, whole edge stripes included */
+	uint64_t wire_bytes;     /* bytes that moved, whole edge stripes included */
 	uint64_t hashed_bytes;
 	uint32_t n_segments;
 	uint8_t class_ref; /* enum ry_class by the reference rule */
@@ -154,8 +155,8 @@ struct ry_read_stats {
 };
 
 /*
- * One slot: the request's variable part, written by the client before it submits, and the result's, written by the daemon
- * before it completes. A slot belongs to the daemon from submit to completion.
+ * One slot: the request's variable part, written by the client before it submits, and the result's, written by the
+ * daemon before it completes. A slot belongs to the daemon from submit to completion.
  */
 struct ry_slot {
 	/* written by the client */

@@ -14,13 +14,13 @@ extern "C" {
 
 enum ry_status {
 	RY_OK = 0,
-	RY_ERR_NO_RAIL = 1,             /* no eligible rail reaches the object's store */
-	RY_ERR_BUDGET = 2,              /* an in-flight or registered-bytes budget is spent, or too small for this request */
-	RY_ERR_TIMEOUT = 3,             /* the deadline passed */
-	RY_ERR_CANCELLED = 4,           /* cancelled by its client, or by shutdown */
-	RY_ERR_RAIL = 5,                /* a rail's transport failed while it carried part of the request */
-	RY_ERR_INCOMPLETE = 6,          /* fewer bytes arrived than were promised */
-	RY_ERR_CHECKSUM = 7,            /* a stripe does not match its checksum */
+	RY_ERR_NO_RAIL = 1,    /* no eligible rail reaches the object's store */
+	RY_ERR_BUDGET = 2,     /* an in-flight or registered-bytes budget is spent, or too small for this request */
+	RY_ERR_TIMEOUT = 3,    /* the deadline passed */
+	RY_ERR_CANCELLED = 4,  /* cancelled by its client, or by shutdown */
+	RY_ERR_RAIL = 5,       /* a rail's transport failed while it carried part of the request */
+	RY_ERR_INCOMPLETE = 6, /* fewer bytes arrived than were promised */
+	RY_ERR_CHECKSUM = 7,   /* a stripe does not match its checksum */
 	RY_ERR_STALE_GENERATION = 8,    /* the object was replaced since its descriptor was read */
 	RY_ERR_NOT_FOUND = 9,           /* no such object */
 	RY_ERR_BUFFER_TOO_SMALL = 10,   /* caller's memory, or the client's arena, cannot hold the result */

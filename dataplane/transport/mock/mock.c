@@ -55,7 +55,7 @@ static int mock_open(struct rail *rail, const struct rail_conf *conf)
 	m->turn_bytes = m->bandwidth ? MOCK_TURN_BYTES : MOCK_SLICE_BYTES;
 	if (!m->want_copy)
 		m->turn_bytes = UINT32_MAX; /* nothing is moved, so nothing is to be cut in cache-sized turns */
-	m->scan = 1; /* an end that no scan has seen has 0 */
+	m->scan = 1;                        /* an end that no scan has seen has 0 */
 	m->epoch_seen = rail->qp_epoch;
 	rail->tr = m;
 	rc = fault_open(rail, m, conf->mock.faults);

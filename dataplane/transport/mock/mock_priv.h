@@ -35,8 +35,8 @@ struct mock_wr {
 	uint64_t offset;
 	uint32_t key;
 	uint32_t len_bytes;
-	uint32_t pos_bytes; /* delivered */
-	uint8_t op;         /* WR_SEND or WR_WRITE */
+	uint32_t pos_bytes;  /* delivered */
+	uint8_t op;          /* WR_SEND or WR_WRITE */
 	uint8_t fault_state; /* enum mock_fault_state bits, while a plan is in force */
 	uint16_t faults;     /* WRITE: bit i = entry i of the plan spoils it */
 };
