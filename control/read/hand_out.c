@@ -210,6 +210,7 @@ static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t 
 	s->len_bytes = p->len_bytes;
 	s->dst = xfer_stripe_addr(x, p->stripe) + p->off;
 	s->want_hash = x->want_hash;
+	s->is_start = x->kind == XFER_READ && !x->n_segments;
 	s->handle = x->handle;
 	s->generation = x->generation;
 	s->deadline_ns = x->deadline_ns;
@@ -350,8 +351,8 @@ void job_put(struct control *c, struct stripe_state *st)
 /* A transfer that no rail may serve would wait for ever. */
 static void check_stuck(struct control *c)
 {
-	struct xfer *x, *next;
 	char cause[RY_CAUSE_MAX_BYTES];
+	struct xfer *x, *next;
 
 	for (x = TAILQ_FIRST(&c->active); x; x = next) {
 		next = TAILQ_NEXT(x, work);
