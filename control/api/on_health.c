@@ -71,6 +71,7 @@ static json_t *pair_health(const struct api *api, const struct api_pair_health *
 		"proven", (int)p->is_proven, "suspect", (int)p->is_suspect, "draining", (int)p->is_draining, "slow",
 		(int)p->is_slow);
 
+	json_object_set_new(o, "segment_deadline_ns", json_integer((json_int_t)p->segment_deadline_ns));
 	if (p->has_breaker)
 		json_object_update_new(o, breaker_health(api, &p->report));
 	return o;

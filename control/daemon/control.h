@@ -106,6 +106,7 @@ struct api_pair_health {
 	bool is_draining;
 	bool is_slow;
 	bool has_breaker;
+	uint64_t segment_deadline_ns; /* of a full segment, as the pair is now; 0 while it is not connected */
 	struct rail_health_report report;
 };
 

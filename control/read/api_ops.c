@@ -145,5 +145,6 @@ static void connection(const struct control *c, const struct peer_pair *pp, stru
 	out->is_connected = hc->epoch == pp->epoch && !path->is_killed;
 	out->is_proven = out->is_connected && hc->is_proven;
 	out->is_suspect = path->is_suspect;
+	out->segment_deadline_ns = path_limit_ns(c, path, c->config->segment_bytes);
 	out->is_eligible = path_is_eligible(c, pp);
 }
