@@ -156,7 +156,7 @@ lend_hugepages() {
 	lent_from=
 	[ -w "$pages" ] || return 0
 	lent_from=$(cat "$pages")
-	echo $((lent_from + 256)) >"$pages" || true
+	echo $((lent_from + 64)) >"$pages" || true
 }
 
 return_hugepages() {

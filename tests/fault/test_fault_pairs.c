@@ -23,7 +23,7 @@ static const struct {
 	{FAULT_CORRUPT, "corrupt:n=1", "corrupt:n=1,every=2,p=0.7,repeat=3"},
 	{FAULT_LATE, "late:n=2,for=10ms", "late:n=1,every=2,for=1ms,repeat=3"},
 	{FAULT_SLOW, "slow:factor=0.05,for=30ms", "slow:at=1,factor=0.3"},
-	{FAULT_LOSE, "lose:n=2", "lose:of=all,n=1,every=3,p=0.3,repeat=5"},
+	{FAULT_LOSE, "lose:n=2", "lose:of=all,n=1,every=3,p=0.6,repeat=5"},
 	{FAULT_DUPLICATE, "duplicate:repeat=forever", "duplicate:of=all,n=1,every=2,repeat=20"},
 	{FAULT_REORDER, "reorder:n=1,every=3,repeat=forever", "reorder:of=all,n=1,every=2,repeat=9,for=3ms"},
 	{FAULT_ERROR, "error:n=2,class=retry", "error:at=700KiB,every=2MiB,repeat=2,class=access"},
