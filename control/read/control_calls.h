@@ -168,8 +168,8 @@ uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t l
 /* connected && !suspect && !draining && available */
 bool path_is_eligible(const struct control *c, const struct peer_pair *pp);
 
-/* Why no rail reaches this peer now, rail by rail. */
-void path_explain(const struct control *c, uint16_t peer_idx, char *cause, uint32_t cause_bytes);
+/* Why none of these rails reaches this peer now, rail by rail. */
+void path_explain(const struct control *c, uint16_t peer_idx, uint32_t reach_mask, char *cause, uint32_t cause_bytes);
 
 /* The pair's QP died under a segment: out of plans until conn's PAIR_DOWN. */
 void path_broken(struct control *c, const struct segment *s);

@@ -226,6 +226,7 @@ struct xfer {
 	struct segment *orphans; /* to be handed out again (BUSY, failover) */
 	uint64_t orphans_at_ns;  /* not before */
 	struct stripe_state *stripes;
+	uint32_t reach_mask;    /* rails whose NIC reaches the memory: no other one ever carries a byte of it */
 	uint32_t n_rereads;     /* stripes that were wrong and wait to be asked for again, see failover.c */
 	uint32_t reread_stripe; /* the one that is being asked for, PLAN_STRIPE_NONE = none */
 	uint32_t reread_off;

@@ -22,6 +22,7 @@ bool failover_can_go_on(struct control *c, struct xfer *x, uint32_t eligible)
 {
 	bool has_work = x->plan.unissued_bytes || x->orphans;
 
+	eligible &= x->reach_mask;
 	/* Without failover a round-robin deal is kept: a rail that was dealt stripes and is gone fails the read. */
 	if (!x->is_failover) {
 		if (x->n_out)
@@ -96,7 +97,7 @@ bool failover_reread(struct control *c, struct xfer *x, uint32_t stripe, uint16_
 static bool may_reread(const struct control *c, const struct xfer *x, const struct stripe_state *st)
 {
 	return x->is_failover && st->n_wrong < WRONG_MOST && __builtin_popcount(st->refused) < 2 &&
-	       usable_for(st, eligible_rails(c, x->peer_idx));
+	       usable_for(st, eligible_rails(c, x->peer_idx) & x->reach_mask);
 }
 
 void failover_read_again(struct control *c, struct xfer *x, uint32_t stripe)
@@ -140,6 +141,7 @@ bool failover_next(struct xfer *x, uint16_t r, uint32_t eligible, struct plan_pi
 	struct stripe_state *st;
 	uint64_t left;
 
+	eligible &= x->reach_mask;
 	if (x->reread_stripe == PLAN_STRIPE_NONE)
 		choose_stripe(x);
 	st = xfer_stripe(x, x->reread_stripe);

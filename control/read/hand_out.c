@@ -358,7 +358,7 @@ static void check_stuck(struct control *c)
 		next = TAILQ_NEXT(x, work);
 		if (likely(failover_can_go_on(c, x, eligible_now(c, x->peer_idx))))
 			continue;
-		path_explain(c, x->peer_idx, cause, sizeof(cause));
+		path_explain(c, x->peer_idx, x->reach_mask, cause, sizeof(cause));
 		xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, cause);
 		next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
 	}

@@ -194,15 +194,15 @@ bool path_is_eligible(const struct control *c, const struct peer_pair *pp)
 	return !p->is_suspect && !c->rails[p->rail_idx].is_draining && health_is_available(&c->health, pp->pair->idx);
 }
 
-void path_explain(const struct control *c, uint16_t peer_idx, char *cause, uint32_t cause_bytes)
+void path_explain(const struct control *c, uint16_t peer_idx, uint32_t reach_mask, char *cause, uint32_t cause_bytes)
 {
 	const struct peer *p = &c->peers[peer_idx];
 	int n = snprintf(cause, cause_bytes,
 		"no rail to %s:", p->is_dialled ? c->config->stores[p->store_idx].name : "the writer");
 
 	for (uint16_t r = 0; r < c->n_rails && n < (int)cause_bytes; r++)
-		n += snprintf(
-			cause + n, cause_bytes - (uint32_t)n, " %s %s,", c->config->rails[r].name, state_text(c, p, r));
+		n += snprintf(cause + n, cause_bytes - (uint32_t)n, " %s %s,", c->config->rails[r].name,
+			reach_mask >> r & 1 ? state_text(c, p, r) : "cannot reach this memory");
 	if (n < (int)cause_bytes && p->cause[0])
 		snprintf(cause + n - 1, cause_bytes - (uint32_t)n + 1, "; %s", p->cause);
 	else if (n < (int)cause_bytes)

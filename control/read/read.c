@@ -23,9 +23,10 @@ void read_described(struct control *c, struct op *op)
 		finish_empty(c, op);
 		return;
 	}
-	eligible = eligible_rails(c, op->peer_idx);
+	/* Before anything is planned: a rail that cannot reach the memory is none of this read's. */
+	eligible = eligible_rails(c, op->peer_idx) & region_reach(op->cs->client->read_region);
 	if (!eligible) {
-		path_explain(c, op->peer_idx, op->cause, sizeof(op->cause));
+		path_explain(c, op->peer_idx, region_reach(op->cs->client->read_region), op->cause, sizeof(op->cause));
 		op_fail(c, op, RY_ERR_NO_RAIL, RY_RAIL_NONE, NULL);
 		return;
 	}
@@ -44,6 +45,7 @@ void read_described(struct control *c, struct op *op)
 	x->generation = d->generation;
 	x->deadline_ns = op->deadline_ns;
 	x->want_hash = d->has_checksums;
+	x->reach_mask = region_reach(op->cs->client->read_region);
 	x->is_failover = wants_failover(c, op);
 	x->is_one_rail = op->flags & RY_F_ONE_RAIL;
 	x->total_bytes = stripes_bytes(d, first, n);

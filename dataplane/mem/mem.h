@@ -112,15 +112,19 @@ struct region_rail {
 	void *rail;
 	region_reg_fn reg;
 	region_dereg_fn dereg;
+	bool reaches_device; /* its NIC can read and write MEM_DEVICE */
 };
 
-/* Registers on all rails; when one refuses, those before it are undone and its -errno is returned. */
+/* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are undone and its -errno is returned. */
 int region_register(const struct region_rail *rails, uint16_t n_rails, void *base, uint64_t bytes, enum mem_kind kind,
 	struct region **out);
 /* Undone on all rails; the pointer is void afterwards. NULL is allowed. */
 void region_unregister(struct region *r);
 /* Whether [addr, addr + bytes) lies inside a region that is still registered. */
 bool region_covers(const struct region *r, const void *addr, uint64_t bytes);
+/* The rails that reach it, by index: no transfer to or from it may use another. NULL: every rail. */
+uint32_t region_reach(const struct region *r);
+/* 0 where the rail does not reach it. */
 uint32_t region_lkey(const struct region *r, uint16_t rail_idx);
 
 #ifdef __cplusplus

@@ -119,6 +119,7 @@ struct transport_attr {
 	uint32_t write_max_bytes; /* of one WR_WRITE */
 	uint32_t sq_depth;        /* WRs a QP can hold */
 	bool has_windows;         /* false: `quarantine` until DONE or close */
+	bool reaches_device;      /* the NIC can read and write memory of other devices (peer-to-peer) */
 	bool is_loopback;         /* the rail talks to its own node only (mock) */
 	uint32_t peer_restarts;   /* loopback: how often a fault made the peer another incarnation; written by the lcore
 				     before the QPs fail */

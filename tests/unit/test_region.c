@@ -44,7 +44,7 @@ static void setup(void)
 {
 	for (uint32_t i = 0; i < 4; i++) {
 		fakes[i] = (struct fake_rail){.next_key = 100 * (i + 1)};
-		rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg};
+		rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg, true};
 	}
 }
 
@@ -122,4 +122,31 @@ Test(region, senseless_arguments_are_refused)
 	cr_assert_eq(region_register(rails, RY_RAILS_MAX + 1, memory, 5, MEM_HOST, &r), -EINVAL);
 	cr_assert_null(r);
 	region_unregister(NULL);
+}
+
+Test(region, device_memory_is_registered_where_it_is_reached)
+{
+	struct region *r;
+
+	rails[0].reaches_device = rails[2].reaches_device = false;
+	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_DEVICE, &r), 0);
+	cr_assert(!fakes[0].n_registered && fakes[1].n_registered && !fakes[2].n_registered && fakes[3].n_registered);
+	cr_assert_eq(region_reach(r), 0xau);
+	cr_assert(region_lkey(r, 0) == 0 && region_lkey(r, 1) == 200);
+	region_unregister(r);
+	cr_assert(!fakes[0].n_registered && !fakes[1].n_registered && !fakes[3].n_registered);
+	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_HOST, &r), 0);
+	cr_assert_eq(region_reach(r), 0xfu);
+	region_unregister(r);
+	cr_assert_eq(region_reach(NULL), UINT32_MAX);
+}
+
+Test(region, device_memory_that_no_rail_reaches_is_refused)
+{
+	struct region *r = NULL;
+
+	for (int i = 0; i < 4; i++)
+		rails[i].reaches_device = false;
+	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_DEVICE, &r), -ENOTSUP);
+	cr_assert_null(r);
 }
