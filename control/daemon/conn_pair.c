@@ -16,6 +16,7 @@ static bool keepalive(struct conn *c, struct link *l);
 static uint64_t ping_wait_ns(const struct conn *c);
 static int failed_qp(const struct link *l);
 static void qp_lost(struct conn *c, struct link *l, int qp_idx);
+static uint8_t fail_status(const struct link *l, int qp_idx);
 static const char *wc_text(uint8_t wc_status);
 static bool expired(struct conn *c, struct link *l);
 static void vdown(
@@ -344,7 +345,7 @@ static int failed_qp(const struct link *l)
 /* A QP that did not go with its peer dies by our decision: the peer is told before it sees the rest. */
 static void qp_lost(struct conn *c, struct link *l, int qp_idx)
 {
-	uint8_t wc_status = qp_fail_status(l->pair.qps[qp_idx]);
+	uint8_t wc_status = fail_status(l, qp_idx);
 	const char *rail = conn_rail_conf(c, l->pair.rail_idx)->name;
 
 	l->evidence = health_wc_evidence(wc_status);
@@ -352,6 +353,15 @@ static void qp_lost(struct conn *c, struct link *l, int qp_idx)
 		l->is_bye_sent = link_put_bye(c, l, WIRE_BYE_REBUILD);
 	link_down(c, l, RY_ERR_RAIL, 0, "rail %s: QP %d to node %s failed: %s", rail, qp_idx, l->pair.node_name,
 		wc_text(wc_status));
+}
+
+/* Where both ends are here, the one that broke knows more than the one that it left. */
+static uint8_t fail_status(const struct link *l, int qp_idx)
+{
+	uint8_t wc_status = qp_fail_status(l->pair.qps[qp_idx]);
+	int at = wc_status == WC_ERR_PEER_CLOSED && l->twin ? failed_qp(l->twin) : -1;
+
+	return at < 0 ? wc_status : qp_fail_status(l->twin->pair.qps[at]);
 }
 
 static const char *wc_text(uint8_t wc_status)

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a fault says about its path: what counts for the breaker, how often; and which rails are never asked. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "fault_rig.h"
+#include "read/control_priv.h"
+
+#define BAD 1
+
+static const struct rail_breaker *breaker(struct fault_rig *f, uint16_t rail)
+{
+	const struct health *h = &f->r.node->control->health;
+
+	return &h->breakers.pairs[h->breaker_of[0][rail]];
+}
+
+/* Several QPs a pair: all of them go, one verdict. */
+static void begin(struct fault_rig *f)
+{
+	fault_init(f, 3);
+	for (uint16_t i = 0; i < 3; i++)
+		f->r.config.rails[i].sockets_per_pair = 4;
+	fault_start(f);
+}
+
+/* With a threshold of 1 every verdict is a trip. */
+static void ends_with(const char *plan, uint32_t n_trips, enum rail_evidence evidence)
+{
+	const struct rail_breaker *b;
+	struct fault_rig f;
+
+	fault_init(&f, 3);
+	for (uint16_t i = 0; i < 3; i++)
+		f.r.config.rails[i].sockets_per_pair = 4;
+	f.r.config.health.error_threshold = 1;
+	fault_start(&f);
+	b = breaker(&f, BAD);
+	for (uint32_t i = 1; i <= 2; i++) {
+		fault_plan(&f, BAD, plan);
+		cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 3000), RY_OK, "%s", fault_cause(&f));
+		rig_run(&f.r, 1200 * MS);
+		cr_assert(b->n_trips == n_trips * i && !b->resume_ns, "%s: %u trips", plan, b->n_trips);
+		cr_assert_eq(b->last_evidence, evidence, "%s: %u", plan, b->last_evidence);
+		/* The loss was not announced: proven by a PING, then in use again. */
+		cr_assert_geq(stat_get(&rail_counters(f.r.node->rails[BAD])->probes_sent), i);
+	}
+	cr_assert(!breaker(&f, 0)->last_fault_ns && !breaker(&f, 2)->last_fault_ns);
+	fault_over(&f);
+	fault_stop(&f);
+}
+
+Test(fault_evidence, retries_exceeded)
+{
+	ends_with("error:at=100KiB,class=retry", 1, RAIL_EV_PATH);
+}
+
+Test(fault_evidence, peer_not_ready)
+{
+	ends_with("error:at=100KiB,class=rnr", 1, RAIL_EV_PATH);
+}
+
+Test(fault_evidence, peer_closed)
+{
+	ends_with("error:at=100KiB,class=peer_closed", 0, RAIL_EV_PEER);
+}
+
+Test(fault_evidence, connection_lost)
+{
+	ends_with("disconnect:at=100KiB", 0, RAIL_EV_PEER);
+}
+
+Test(fault_evidence, access_error)
+{
+	ends_with("error:at=100KiB,class=access", 0, RAIL_EV_NONE);
+}
+
+Test(fault_evidence, local_fault)
+{
+	ends_with("error:at=100KiB,class=local", 0, RAIL_EV_LOCAL);
+}
+
+Test(fault_evidence, flush)
+{
+	ends_with("error:at=100KiB,class=flush", 0, RAIL_EV_NONE);
+}
+
+/* Many segments of several reads are silent together: one connection, one verdict. */
+Test(fault_evidence, silence_counts_once)
+{
+	unsigned n_done = 0, n_connections = 0;
+	uint32_t epoch = 0;
+	struct fault_rig f;
+	struct ry_cqe cqe;
+
+	begin(&f);
+	fault_plan(&f, BAD, "lose:repeat=forever,of=all");
+	for (int i = 0; i < 4; i++)
+		rig_submit_read(&f.r, f.r.client, "small", 0, UINT64_MAX, RY_F_FAILOVER, 0);
+	while (n_done < 4 && f.r.now_ns < 60000 * MS) {
+		rig_step(&f.r);
+		if (breaker(&f, BAD)->connection != epoch) {
+			epoch = breaker(&f, BAD)->connection;
+			n_connections++;
+		}
+		cr_assert_leq(breaker(&f, BAD)->error_count, n_connections);
+		while (rig_reap(&f.r, f.r.client, &cqe)) {
+			cr_assert(rig_same(f.r.client, &cqe, f.small, 4 * MIB));
+			rig_release(&f.r, f.r.client, cqe.lease_id);
+			n_done++;
+		}
+	}
+	cr_assert_eq(n_done, 4u);
+	cr_assert_geq(n_connections, 1u);
+	fault_over(&f);
+	fault_stop(&f);
+}
+
+/* A configured pair that cannot be connected: three attempts open it, and once the cooldown is over each attempt is the
+ * trial. One that fails while it is open takes no probe away. */
+Test(fault_evidence, failed_attempts_feed_the_breaker)
+{
+	struct rail_fault fault = {.evidence = RAIL_EV_PEER, .status = RY_ERR_RAIL};
+	const struct rail_breaker *b;
+	struct fault_rig f;
+	struct health *h;
+	uint64_t now;
+
+	begin(&f);
+	h = &f.r.node->control->health;
+	b = breaker(&f, BAD);
+	now = f.r.now_ns;
+	for (int i = 0; i < 5; i++)
+		health_dial_failed(h, 0, BAD, &fault, now += 10 * MS);
+	cr_assert(!b->error_count && !b->resume_ns, "who refuses is there");
+	fault.evidence = RAIL_EV_PATH;
+	for (int i = 0; i < 3; i++) {
+		cr_assert(!b->resume_ns);
+		health_dial_failed(h, 0, BAD, &fault, now += 10 * MS);
+	}
+	cr_assert(b->resume_ns && b->cooldown_ns == 1000 * MS && !b->n_sent);
+	health_dial_failed(h, 0, BAD, &fault, now + 999 * MS);
+	cr_assert(b->cooldown_ns == 1000 * MS && !b->n_sent);
+	for (uint64_t cooldown_s = 2; cooldown_s < 600; cooldown_s *= 2) {
+		health_dial_failed(h, 0, BAD, &fault, b->resume_ns);
+		cr_assert_eq(b->cooldown_ns, (cooldown_s < 300 ? cooldown_s : 300) * 1000 * MS);
+		cr_assert_not(b->is_probe_out);
+	}
+	fault.evidence = RAIL_EV_LOCAL;
+	health_dial_failed(h, 0, BAD, &fault, b->resume_ns);
+	cr_assert(!b->is_probe_out && b->cooldown_ns == 300000 * MS, "a local fault is no trial");
+	fault_stop(&f);
+}
+
+/* ---- Memory that a NIC cannot reach ---- */
+
+static int device_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+{
+	(void)rail, (void)base, (void)bytes;
+	cr_assert_eq(kind, MEM_DEVICE);
+	*lkey = 1;
+	return 0;
+}
+
+static void device_dereg(void *rail, uint32_t lkey)
+{
+	(void)rail, (void)lkey;
+}
+
+Test(fault_evidence, rails_that_cannot_reach_the_memory_are_never_asked)
+{
+	struct region_rail rails[3] = {{NULL, device_reg, device_dereg, false}, {NULL, device_reg, device_dereg, true},
+		{NULL, device_reg, device_dereg, true}};
+	const struct rail_counters *far;
+	uint64_t before, n_probes;
+	struct fault_rig f;
+	struct client *c;
+
+	begin(&f);
+	f.r.config.reconnect_ns = 500 * MS;
+	c = f.r.client;
+	far = rail_counters(f.r.node->rails[0]);
+	region_unregister(c->read_region);
+	cr_assert_eq(
+		region_register(rails, 3, c->read_arena.base, c->read_arena.bytes, MEM_DEVICE, &c->read_region), 0);
+	before = stat_get(&far->rx_bytes);
+	n_probes = stat_get(&far->probes_sent);
+	cr_assert_eq(fault_read(&f, "large", 0, 1000), RY_OK);
+	cr_assert_eq(fault_read(&f, "small", RY_F_ONE_RAIL, 1000), RY_OK);
+	fault_plan(&f, 1, "corrupt:n=1");
+	fault_plan(&f, 2, "corrupt:n=1,repeat=forever");
+	cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 1000), RY_ERR_CHECKSUM, "%s", fault_cause(&f));
+	/* The only ones that reach it are gone: the third is no way out, and no probe is spent on it. */
+	fault_plan(&f, 1, "disconnect:at=300KiB");
+	fault_plan(&f, 2, "disconnect:at=300KiB");
+	cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 1000), RY_ERR_NO_RAIL, "%s", fault_cause(&f));
+	cr_assert(strstr(fault_cause(&f), "rail0 cannot reach this memory"), "%s", fault_cause(&f));
+	cr_assert_eq(stat_get(&far->rx_bytes), before);
+	cr_assert_eq(stat_get(&far->probes_sent), n_probes);
+	cr_assert(!breaker(&f, 0)->n_sent && !breaker(&f, 0)->is_probe_out);
+	fault_stop(&f);
+}
