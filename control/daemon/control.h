@@ -118,6 +118,7 @@ struct api_rail_info {
 	uint64_t goodput_bytes_per_s; /* EWMA, 0 = no sample */
 	uint64_t latency_ns;          /* EWMA of DONE latency */
 	uint32_t pairs_up;
+	uint64_t corrupt_blamed; /* stripes that this rail alone brought wrong repeatedly */
 };
 
 struct api_plan_rail {

@@ -78,6 +78,7 @@ static void rail_info(const struct control *c, struct api_call *call)
 			.inflight_bytes = rs->inflight_bytes,
 			.goodput_bytes_per_s = rs->goodput,
 			.latency_ns = rs->min_latency_ns,
+			.corrupt_blamed = rs->corrupt_blamed,
 		};
 		for (uint16_t p = 0; p < c->n_peers; p++)
 			call->rails[i].pairs_up += c->peers[p].is_used && (c->peers[p].rail_mask >> i & 1);

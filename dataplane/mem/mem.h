@@ -115,7 +115,8 @@ struct region_rail {
 	bool reaches_device; /* its NIC can read and write MEM_DEVICE */
 };
 
-/* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are undone and its -errno is returned. */
+/* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are
+ * undone and its -errno is returned. */
 int region_register(const struct region_rail *rails, uint16_t n_rails, void *base, uint64_t bytes, enum mem_kind kind,
 	struct region **out);
 /* Undone on all rails; the pointer is void afterwards. NULL is allowed. */
