@@ -47,6 +47,7 @@ static void describe_nodes(const struct bench_conf *conf, struct launch_node *no
 	reader->is_reader = true;
 	reader->store_idx = 0;
 	store->store_bytes = (conf->size_bytes + conf->stripe_bytes + SPARE_BYTES) >> 20 << 20;
+	reader->segment_bytes = conf->segment_bytes;
 	reader->read_arena_bytes = arena_bytes(conf);
 	reader->put_arena_bytes = 4 * (uint64_t)conf->stripe_bytes + (8u << 20);
 	describe_rails(conf, store);

@@ -27,6 +27,8 @@ static const struct option_row rows[] = {
 	{"rails", OPTION_TEXT, PERF_COMMON, FIELD(rails), "LIST", "model: 1,2,3,4,8; read: one number (default 2)"},
 	{"size", OPTION_BYTES, PERF_COMMON, FIELD(size_bytes), "SIZE", "of the object (default 64MiB)"},
 	{"stripe", OPTION_BYTES, PERF_COMMON, FIELD(stripe_bytes), "SIZE", "of its stripes (default 4MiB)"},
+	{"segment", OPTION_BYTES, PERF_COMMON, FIELD(segment_bytes), "SIZE",
+		"unit of transfer (default the daemon's, 1MiB)"},
 	{"count", OPTION_COUNT, PERF_COMMON, FIELD(count), "N", "reads (default: model 5, read 20)"},
 	{"bandwidth", OPTION_RATE, PERF_COMMON, FIELD(bandwidth_bytes_per_s), "RATE",
 		"of a mock rail (default: model 125MB/s, read not modelled)"},

@@ -80,6 +80,7 @@ static int measure(const struct perf *p, struct row *row, struct perf_error *err
 		.latency_ns = p->latency_ns,
 		.size_bytes = p->size_bytes,
 		.stripe_bytes = (uint32_t)p->stripe_bytes,
+		.segment_bytes = p->segment_bytes,
 		.depth = 1};
 	struct reads warm_up, reads;
 	struct bench b;

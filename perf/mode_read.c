@@ -85,6 +85,7 @@ static int measure(const struct perf *p, uint16_t n_rails, struct result *out, s
 		.latency_ns = p->latency_ns,
 		.size_bytes = p->size_bytes,
 		.stripe_bytes = (uint32_t)p->stripe_bytes,
+		.segment_bytes = p->segment_bytes,
 		.depth = (uint32_t)p->depth,
 	};
 	struct reads warm_up;

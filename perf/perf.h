@@ -43,6 +43,7 @@ struct perf {
 	const char *transport;
 	uint64_t size_bytes;
 	uint64_t stripe_bytes;
+	uint64_t segment_bytes; /* 0 = the daemon's default */
 	uint64_t count;
 	uint64_t depth;
 	uint64_t bandwidth_bytes_per_s;
@@ -71,7 +72,8 @@ struct bench_conf {
 	uint64_t latency_ns;            /* mock */
 	uint64_t size_bytes;
 	uint32_t stripe_bytes;
-	uint32_t depth; /* reads in flight; sizes the read arena */
+	uint64_t segment_bytes; /* 0 = the daemon's default */
+	uint32_t depth;         /* reads in flight; sizes the read arena */
 };
 
 struct bench {

@@ -45,6 +45,7 @@ struct launch_node {
 	uint16_t n_rails;
 	struct launch_rail rails[RY_RAILS_MAX];
 	uint64_t store_bytes;      /* 0 = the daemon's default */
+	uint64_t segment_bytes;    /* 0 = default */
 	uint64_t read_arena_bytes; /* largest of one client, 0 = default */
 	uint64_t put_arena_bytes;
 };

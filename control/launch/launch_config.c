@@ -102,6 +102,8 @@ static void write_roles(FILE *f, const struct launch_node *node)
 {
 	if (node->is_reader) {
 		fprintf(f, "reader:\n  policy: adaptive\n");
+		if (node->segment_bytes != 0)
+			fprintf(f, "  segment: %" PRIu64 "B\n", node->segment_bytes);
 		if (node->read_arena_bytes != 0)
 			fprintf(f, "  read_arena: %" PRIu64 "B\n", node->read_arena_bytes);
 		/* Whoever has the memory may have it in flight. */
