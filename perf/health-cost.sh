@@ -30,7 +30,7 @@ done
 part='
     function part(loop, f) {
         if (loop == "control_poll") {
-            if (f ~ /^(path_|health_|rail_health_|admit_|slow_|prober_|eligible_rails|failover_|learn$)/) return "health_and_admission"
+            if (f ~ /^(path_|health_|rail_health_|admit_|slow_|room_|prober_|eligible_rails|failover_|learn$)/) return "health_and_admission"
             return "control"
         }
         if (f ~ /^(mock_|find_|window_)/) return "mock"

@@ -74,9 +74,12 @@ static void unlink_out(struct xfer *x, struct segment *s)
 static void release_rail(struct control *c, struct xfer *x, struct segment *s)
 {
 	struct rail_ctx *rs = &c->rails[s->rail_idx];
+	struct path *path = &c->paths[s->pair_idx];
 	struct xfer_rail *xr = &x->rails[s->rail_idx];
 
 	rs->inflight_bytes -= s->len_bytes;
+	if (likely(path->epoch == s->owner_aux)) /* else path_down did it */
+		room_give_back(rs, path, s->len_bytes);
 	if (!--xr->n_out)
 		xr->busy_ns += c->now_ns - xr->busy_since_ns;
 	if (s->status == RY_OK && s->posted_ns)

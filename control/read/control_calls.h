@@ -134,6 +134,32 @@ void failover_verified(struct control *c, const struct stripe_state *st);
 void failover_explain_wrong(
 	const struct control *c, const struct xfer *x, uint32_t stripe, char *cause, uint32_t cause_bytes);
 
+/* ---- room.c: who may put one more segment on a rail ---- */
+/* The rail's depth changed. */
+void room_update(const struct control *c, struct rail_ctx *rs);
+/* The rail is full: whether a peer that has something to hand out holds less than its share. */
+bool room_anyone(const struct control *c, uint16_t r);
+/* Whether this peer does, which this rail reaches. */
+bool room_by_share(const struct control *c, const struct peer *p, uint16_t r);
+
+static inline bool room_is_free(const struct rail_ctx *rs)
+{
+	return rs->inflight_bytes < rs->room_bytes;
+}
+
+static inline void room_take(struct rail_ctx *rs, struct path *path, uint32_t bytes)
+{
+	rs->n_busy_paths += !path->inflight_bytes;
+	path->inflight_bytes += bytes;
+}
+
+/* bytes is not 0. */
+static inline void room_give_back(struct rail_ctx *rs, struct path *path, uint64_t bytes)
+{
+	path->inflight_bytes -= bytes;
+	rs->n_busy_paths -= !path->inflight_bytes;
+}
+
 /* ---- estimate.c ---- */
 void estimate_init(struct control *c);
 /* The rail goes from idle to busy. */

@@ -70,7 +70,8 @@ bool control_poll(struct control *c, uint64_t now_ns)
 	n += api_take(c);
 	n += rings_take(c);
 	n += meta_pump(c);
-	n += admit_pump(c);
+	if (unlikely(c->n_admit_waiting))
+		n += admit_pump(c);
 	n += hand_out(c);
 	if (now_ns >= c->housekeeping_at_ns)
 		n += housekeeping(c);

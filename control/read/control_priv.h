@@ -58,6 +58,7 @@ struct rail_ctx {
 	uint64_t inflight_bytes;     /* handed out and not back */
 	uint64_t inflight_max_bytes; /* rail budget */
 	uint64_t depth_bytes;        /* current limit, see estimate.c */
+	uint64_t room_bytes;         /* a segment more while less is in flight, see room.c */
 	uint64_t goodput;            /* bytes per second, EWMA */
 	uint64_t min_latency_ns;     /* of DONE, windowed minimum */
 	uint64_t min_latency_at_ns;
@@ -74,6 +75,7 @@ struct rail_ctx {
 	uint32_t n_in_row;    /* windows that speak against the present verdict */
 	bool is_slow;
 	bool is_weak;
+	uint32_t n_busy_paths;   /* connections with something in flight */
 	uint64_t landed_ns;      /* of the last segment, or when the rail was given work again */
 	uint64_t corrupt_at_ns;  /* when it last brought a stripe wrong that another rail brought right */
 	uint64_t corrupt_blamed; /* stripes, see failover.c */
@@ -108,6 +110,7 @@ struct path {
 	uint64_t last_done_ns;
 	uint64_t silent_since_ns; /* post of the first unanswered CANCEL's segment since then; 0 = none */
 	uint64_t p99_ns;          /* of hist, every 32 samples */
+	uint64_t inflight_bytes;  /* of this connection */
 	struct pair_kill kill;
 };
 
@@ -118,6 +121,8 @@ struct peer_pair {
 };
 
 struct peer {
+	TAILQ_ENTRY(peer) active; /* n_active is not 0 */
+	uint32_t n_active;        /* transfers in the active list */
 	bool is_used;
 	bool is_dialled;
 	uint16_t store_idx;
@@ -400,9 +405,10 @@ struct control {
 	uint16_t first_rail;   /* round robin of the hand-out */
 	uint16_t last_small;   /* and of reads that use one rail */
 	uint16_t n_peers;
-	struct peer *peers;           /* config->n_stores, then ACCEPTED_PEERS_MAX */
-	struct client_state *clients; /* config->max_clients */
-	struct client_state **live;   /* those in use */
+	TAILQ_HEAD(, peer) active_peers; /* have something to hand out */
+	struct peer *peers;              /* config->n_stores, then ACCEPTED_PEERS_MAX */
+	struct client_state *clients;    /* config->max_clients */
+	struct client_state **live;      /* those in use */
 	uint32_t n_live;
 	struct op *ops;
 	uint32_t n_ops;

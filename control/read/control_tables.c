@@ -25,6 +25,7 @@ int tables_create(struct control *c)
 	TAILQ_INIT(&c->free_xfers);
 	TAILQ_INIT(&c->used_xfers);
 	TAILQ_INIT(&c->active);
+	TAILQ_INIT(&c->active_peers);
 	TAILQ_INIT(&c->free_descs);
 	TAILQ_INIT(&c->lru_descs);
 	rc = make_clients(c);

@@ -124,4 +124,5 @@ static void update_depth(struct control *c, struct rail_ctx *rs)
 	least = RTE_MAX(least, 2ull * RY_SEGMENT_MIN_BYTES);
 	bdp = RTE_MAX(bdp, least);
 	rs->depth_bytes = RTE_MIN(bdp, rs->inflight_max_bytes);
+	room_update(c, rs);
 }

@@ -10,6 +10,7 @@
 static bool is_tail(struct control *c);
 static unsigned feed_tail(struct control *c);
 static unsigned feed_round(struct control *c);
+static inline bool has_room(const struct control *c, const struct peer *p, uint16_t r);
 static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static struct segment *from_orphans(struct xfer *x, uint16_t r);
@@ -19,7 +20,6 @@ static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
 static bool attach_job(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
 static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t r);
-static bool has_room(const struct control *c, const struct rail_ctx *rs);
 static void check_stuck(struct control *c);
 static uint32_t in_time(struct control *c, const struct xfer *x);
 static uint32_t eligible_now(struct control *c, uint16_t peer_idx);
@@ -77,6 +77,7 @@ static bool is_tail(struct control *c)
 static unsigned feed_tail(struct control *c)
 {
 	const struct xfer *x = TAILQ_FIRST(&c->active);
+	const struct peer *peer = &c->peers[x->peer_idx];
 	uint32_t eligible = in_time(c, x);
 	uint64_t least_ns = UINT64_MAX;
 	uint16_t least = 0;
@@ -85,12 +86,12 @@ static unsigned feed_tail(struct control *c)
 		uint64_t ns = hand_out_drain_ns(c, r);
 
 		/* Of two that seem to be drained, which is an estimate, the one that truly has room. */
-		if (!(eligible >> r & 1) || ns > least_ns || (ns == least_ns && !has_room(c, &c->rails[r])))
+		if (!(eligible >> r & 1) || ns > least_ns || (ns == least_ns && !has_room(c, peer, r)))
 			continue;
 		least = r;
 		least_ns = ns;
 	}
-	if (least_ns == UINT64_MAX || !has_room(c, &c->rails[least]))
+	if (least_ns == UINT64_MAX || !has_room(c, peer, least))
 		return 0;
 	return feed_rail(c, least) ? 1 : feed_round(c);
 }
@@ -115,18 +116,14 @@ static unsigned feed_round(struct control *c)
 	for (uint16_t i = 0; i < c->n_rails; i++) {
 		uint16_t r = (uint16_t)((c->first_rail + i) % c->n_rails);
 
-		n += has_room(c, &c->rails[r]) && feed_rail(c, r);
+		n += (room_is_free(&c->rails[r]) || room_anyone(c, r)) && feed_rail(c, r);
 	}
 	return n;
 }
 
-/* Depth may be passed by a segment; the rail's budget may not. */
-static bool has_room(const struct control *c, const struct rail_ctx *rs)
+static inline bool has_room(const struct control *c, const struct peer *p, uint16_t r)
 {
-	uint64_t most = c->config->segment_bytes + PLAN_PIECE_SLACK;
-
-	return rs->inflight_bytes < rs->depth_bytes &&
-	       (!rs->inflight_bytes || rs->inflight_bytes + most <= rs->inflight_max_bytes);
+	return likely(room_is_free(&c->rails[r])) || room_by_share(c, p, r);
 }
 
 static bool feed_rail(struct control *c, uint16_t r)
@@ -137,8 +134,10 @@ static bool feed_rail(struct control *c, uint16_t r)
 		return false;
 	TAILQ_FOREACH (x, &c->active, work) {
 		uint32_t eligible = in_time(c, x);
-		struct segment *s = eligible >> r & 1 ? next_segment(c, x, r, eligible) : NULL;
+		struct segment *s = NULL;
 
+		if ((eligible >> r & 1) && has_room(c, &c->peers[x->peer_idx], r))
+			s = next_segment(c, x, r, eligible);
 		if (!s)
 			continue;
 		give(c, x, s, r);
@@ -307,6 +306,7 @@ static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t 
 	if (!rs->inflight_bytes)
 		estimate_restart(c, rs);
 	rs->inflight_bytes += s->len_bytes;
+	room_take(rs, &c->paths[s->pair_idx], s->len_bytes);
 	s->owner_ahead_kib = (uint32_t)RTE_MIN(rs->inflight_bytes >> 10, UINT32_MAX);
 	if (unlikely(rs->is_weak))
 		slow_given(c, rs);

@@ -18,7 +18,6 @@ static uint64_t bucket_top_ns(unsigned i);
 static void add_sample(struct path *p, uint64_t latency_ns);
 static void learn(struct path *p);
 static void was_silent(struct control *c, struct path *p, const struct segment *s);
-static void trusted_again(struct control *c, struct path *p);
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
 static const char *state_text(const struct control *c, const struct peer *p, uint16_t r);
 static void died(struct control *c, struct path *p, uint16_t pair_idx);
@@ -37,8 +36,11 @@ void path_down(struct control *c, const struct pair *pair)
 {
 	struct path *p = &c->paths[pair->idx];
 
-	if (p->epoch == pair->epoch)
-		p->epoch = 0;
+	if (p->epoch != pair->epoch)
+		return;
+	p->epoch = 0;
+	if (p->inflight_bytes) /* what is still out was its own */
+		room_give_back(&c->rails[p->rail_idx], p, p->inflight_bytes);
 }
 
 /* Two buckets per power of two of 1,024 ns. */
@@ -104,13 +106,15 @@ void path_done(struct control *c, const struct segment *s)
 		was_silent(c, p, s);
 		return;
 	}
-	if (!s->posted_ns || !s->landed_ns)
-		return;
+	if (!s->landed_ns)
+		return; /* not answered, or never posted */
 	p->last_done_ns = s->landed_ns;
 	p->silent_since_ns = 0;
-	add_sample(p, s->landed_ns - s->posted_ns);
-	if (unlikely(p->is_suspect && !p->is_killed))
-		trusted_again(c, p);
+	if (unlikely(p->is_suspect && !p->is_killed)) {
+		p->is_suspect = false;
+		stat_add(&c->counters->slow_stores, 1);
+	}
+	add_sample(p, s->landed_ns - s->posted_ns); /* last, like was_silent: then nothing need be saved for a call */
 }
 
 /*
@@ -123,12 +127,6 @@ static __rte_noinline __rte_cold void was_silent(struct control *c, struct path 
 		p->silent_since_ns = s->posted_ns;
 	if (s->is_expired || c->now_ns - p->silent_since_ns > path_limit_ns(c, p, s->len_bytes))
 		died(c, p, s->pair_idx);
-}
-
-static __rte_noinline __rte_cold void trusted_again(struct control *c, struct path *p)
-{
-	p->is_suspect = false;
-	stat_add(&c->counters->slow_stores, 1);
 }
 
 void path_scan(struct control *c)

@@ -61,6 +61,8 @@ void xfer_activate(struct control *c, struct xfer *x)
 		return;
 	TAILQ_INSERT_TAIL(&c->active, x, work);
 	x->is_active = true;
+	if (!c->peers[x->peer_idx].n_active++)
+		TAILQ_INSERT_TAIL(&c->active_peers, &c->peers[x->peer_idx], active);
 }
 
 void xfer_deactivate(struct control *c, struct xfer *x)
@@ -69,6 +71,8 @@ void xfer_deactivate(struct control *c, struct xfer *x)
 		return;
 	TAILQ_REMOVE(&c->active, x, work);
 	x->is_active = false;
+	if (!--c->peers[x->peer_idx].n_active)
+		TAILQ_REMOVE(&c->active_peers, &c->peers[x->peer_idx], active);
 }
 
 uint64_t xfer_stripe_len(const struct xfer *x, uint32_t stripe)
