@@ -44,6 +44,8 @@ extern "C" {
 #define META_SLAB_BYTES (32ull << 20) /* checksums of descriptors, stripe states of transfers */
 #define META_GRANULE 64u
 #define DEADLINE_SCAN_NS 5000000ull
+#define DEADLINE_DRAINS 64u           /* bursts of segments taken in before any is judged */
+#define DEADLINE_STALL_NS 20000000ull /* a scan this late means that control had no CPU */
 #define HOUSEKEEPING_NS 1000000ull
 
 struct op;
@@ -80,6 +82,8 @@ struct rail_ctx {
 	uint64_t corrupt_at_ns;  /* when it last brought a stripe wrong that another rail brought right */
 	uint64_t corrupt_blamed; /* stripes, see failover.c */
 	bool is_draining;        /* by an operator: no new segments */
+	uint64_t turns_seen;     /* path_scan: of the lcore */
+	uint64_t judge_from_ns;  /* no segment deadline counts from before */
 	bool want_kick;
 	bool want_cancel_scan;
 };
@@ -398,6 +402,7 @@ struct control {
 	struct probe *probes; /* PROBES_MAX */
 	uint8_t *probe_slab;  /* PROBE_BYTES each */
 	uint64_t deadline_scan_ns;
+	uint64_t judge_from_ns; /* as for rails: when control itself was late */
 	struct rail_ctx rails[RY_RAILS_MAX];
 	uint64_t best_goodput; /* of all rails */
 	uint32_t weak_mask;    /* see estimate.c */

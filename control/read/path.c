@@ -135,7 +135,18 @@ void path_scan(struct control *c)
 
 	if (c->now_ns < c->deadline_scan_ns)
 		return;
+	/* A host that gave us no CPU for a while is not the path's fault: what came meanwhile is taken in first. */
+	if (c->now_ns - c->deadline_scan_ns > DEADLINE_STALL_NS)
+		c->judge_from_ns = c->now_ns;
 	c->deadline_scan_ns = c->now_ns + DEADLINE_SCAN_NS;
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		struct rail_ctx *rc = &c->rails[r];
+
+		if (!rail_had_turn(rc->rail, &rc->turns_seen))
+			rc->judge_from_ns = c->now_ns;
+	}
+	for (unsigned i = 0; i < DEADLINE_DRAINS && aggregate(c); i++)
+		;
 	for (x = TAILQ_FIRST(&c->used_xfers); x; x = next) {
 		next = TAILQ_NEXT(x, link);
 		for (struct segment *s = x->segs; s && !x->is_failed; s = s->owner_next) {
@@ -145,6 +156,8 @@ void path_scan(struct control *c)
 			if (s->kind == SEG_VERIFY || s->is_expired || !from_ns || p->epoch != s->owner_aux)
 				continue;
 			from_ns = RTE_MAX(from_ns, p->last_done_ns);
+			from_ns = RTE_MAX(from_ns, c->judge_from_ns);
+			from_ns = RTE_MAX(from_ns, c->rails[s->rail_idx].judge_from_ns);
 			if (c->now_ns > from_ns && c->now_ns - from_ns > path_limit_ns(c, p, s->len_bytes))
 				expire(c, x, s, p);
 		}

@@ -132,6 +132,16 @@ bool rail_has_events(const struct rail *r)
 	return !rte_ring_empty(r->events);
 }
 
+bool rail_had_turn(const struct rail *r, uint64_t *seen)
+{
+	uint64_t turns = stat_get(&r->counters.turns_busy) + stat_get(&r->counters.turns_idle);
+	bool is_asleep = __atomic_load_n(&r->waker.need_wakeup, __ATOMIC_RELAXED);
+	bool is_moving = turns != *seen || is_asleep;
+
+	*seen = turns;
+	return is_moving;
+}
+
 void rail_cancel_scan(struct rail *r)
 {
 	/* Release: partner of the acquire fence in commands(); cancel_want of the segments was written before. */

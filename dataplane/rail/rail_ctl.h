@@ -69,6 +69,9 @@ bool rail_hand_out(struct rail *rail, struct segment *seg);
 void rail_kick(struct rail *rail);
 unsigned rail_take_events(struct rail *rail, struct segment **segs, unsigned n);
 bool rail_has_events(const struct rail *rail);
+/* Whether the lcore had a turn since *seen (then moved on), or sleeps because there is nothing to do. false: it waits
+ * for a CPU. */
+bool rail_had_turn(const struct rail *rail, uint64_t *seen);
 /* Makes the rail look at cancel_want of all its segments, and kicks it. */
 void rail_cancel_scan(struct rail *rail);
 void rail_publish(struct rail *rail, const struct rail_snapshot *snapshot);
