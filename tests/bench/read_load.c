@@ -6,6 +6,7 @@
  * PAUSE_MS: between two submits of one of the DEPTH places; 0 = the next one follows at once.
  */
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #define DEPTH_MAX 64u
 #define SAMPLES_MAX 1000000u
 #define NS_PER_MS 1000000ull
+#define LAST_WAIT_NS (10000 * NS_PER_MS)
 
 struct place {
 	bool is_out;
@@ -36,6 +38,7 @@ struct load {
 static uint64_t now(void);
 static int run(struct load *l);
 static int submit_due(struct load *l, uint64_t now_ns, uint64_t *next_ns);
+static int rest(struct load *l, uint64_t now_ns, uint64_t next_ns);
 static void reap(struct load *l);
 static int by_time(const void *a, const void *b);
 static void print(struct load *l, uint64_t wall_ns);
@@ -86,20 +89,29 @@ static int run(struct load *l)
 {
 	for (;;) {
 		uint64_t now_ns = now(), next_ns = l->end_ns;
-		enum ry_status status;
 
 		if (now_ns < l->end_ns && submit_due(l, now_ns, &next_ns) < 0)
 			return -1;
 		if (!l->n_out && now_ns >= l->end_ns)
 			return 0;
-		now_ns = now();
-		status = ry_wait(l->client, l->n_out && now_ns >= l->end_ns ? 10000 * NS_PER_MS
-					    : next_ns > now_ns              ? next_ns - now_ns
-									    : 0);
-		if (status != RY_OK && status != RY_ERR_TIMEOUT)
+		if (rest(l, now_ns, next_ns) < 0)
 			return -1;
 		reap(l);
 	}
+}
+
+/* Until something came back or the next submit is due. */
+static int rest(struct load *l, uint64_t now_ns, uint64_t next_ns)
+{
+	uint64_t ns = next_ns > now_ns ? next_ns - now_ns : 0;
+	enum ry_status status;
+
+	if (!l->n_out) { /* nothing to wait for: the last one failed at once */
+		nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
+		return 0;
+	}
+	status = ry_wait(l->client, now_ns < l->end_ns ? ns : LAST_WAIT_NS);
+	return status == RY_OK || status == RY_ERR_TIMEOUT ? 0 : -1;
 }
 
 static int submit_due(struct load *l, uint64_t now_ns, uint64_t *next_ns)
