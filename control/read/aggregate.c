@@ -207,8 +207,7 @@ static void put_back(struct control *c, struct xfer *x, struct segment *s, uint6
 	x->orphans_at_ns = RTE_MAX(x->orphans_at_ns, c->now_ns + delay_ns);
 	x->n_segments--;
 	s->is_expired = s->is_silent = s->is_fenced = s->is_cancel_sent = 0;
-	s->posted_ns = s->landed_ns = s->cancelled_ns = s->hashed_bytes = 0;
-	s->hash_part = s->hash_off = 0;
+	s->posted_ns = s->landed_ns = s->cancelled_ns = 0; /* it was never hashed */
 	xfer_activate(c, x);
 }
 

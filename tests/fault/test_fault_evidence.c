@@ -126,7 +126,9 @@ Test(fault_evidence, failed_attempts_feed_the_breaker)
 	struct health *h;
 	uint64_t now;
 
-	begin(&f);
+	fault_init(&f, 3);
+	f.r.config.health.cooldown_secs = 5;
+	fault_start(&f);
 	h = &f.r.node->control->health;
 	b = breaker(&f, BAD);
 	now = f.r.now_ns;
@@ -138,10 +140,10 @@ Test(fault_evidence, failed_attempts_feed_the_breaker)
 		cr_assert(!b->resume_ns);
 		health_dial_failed(h, 0, BAD, &fault, now += 10 * MS);
 	}
-	cr_assert(b->resume_ns && b->cooldown_ns == 1000 * MS && !b->n_sent);
-	health_dial_failed(h, 0, BAD, &fault, now + 999 * MS);
-	cr_assert(b->cooldown_ns == 1000 * MS && !b->n_sent);
-	for (uint64_t cooldown_s = 2; cooldown_s < 600; cooldown_s *= 2) {
+	cr_assert(b->resume_ns && b->cooldown_ns == 5000 * MS && !b->n_sent);
+	health_dial_failed(h, 0, BAD, &fault, now + 2000 * MS);
+	cr_assert(b->cooldown_ns == 5000 * MS && !b->n_sent);
+	for (uint64_t cooldown_s = 10; cooldown_s < 1000; cooldown_s *= 2) {
 		health_dial_failed(h, 0, BAD, &fault, b->resume_ns);
 		cr_assert_eq(b->cooldown_ns, (cooldown_s < 300 ? cooldown_s : 300) * 1000 * MS);
 		cr_assert_not(b->is_probe_out);
@@ -198,5 +200,25 @@ Test(fault_evidence, rails_that_cannot_reach_the_memory_are_never_asked)
 	cr_assert_eq(stat_get(&far->rx_bytes), before);
 	cr_assert_eq(stat_get(&far->probes_sent), n_probes);
 	cr_assert(!breaker(&f, 0)->n_sent && !breaker(&f, 0)->is_probe_out);
+	fault_stop(&f);
+}
+
+/* A wrong stripe is not read again over a rail that cannot reach the memory: there is no other rail. */
+Test(fault_evidence, wrong_stripe_and_no_other_rail_that_reaches)
+{
+	struct region_rail rails[3] = {{NULL, device_reg, device_dereg, false}, {NULL, device_reg, device_dereg, false},
+		{NULL, device_reg, device_dereg, true}};
+	struct fault_rig f;
+	struct client *c;
+
+	begin(&f);
+	c = f.r.client;
+	region_unregister(c->read_region);
+	cr_assert_eq(
+		region_register(rails, 3, c->read_arena.base, c->read_arena.bytes, MEM_DEVICE, &c->read_region), 0);
+	fault_plan(&f, 2, "corrupt:n=1");
+	cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 1000), RY_ERR_CHECKSUM, "%s", fault_cause(&f));
+	cr_assert_eq(f.last.rail_idx, 2);
+	cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 1000), RY_OK, "%s", fault_cause(&f));
 	fault_stop(&f);
 }

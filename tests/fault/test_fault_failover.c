@@ -154,6 +154,11 @@ Test(fault_failover, silence_is_not_inherited)
 	reads(&f, "large", RY_F_FAILOVER);
 	cr_assert_eq(stat_get(&f.r.node->counters.paths_silent), 1);
 	cr_assert_not(f.r.node->control->health.breakers.pairs[1].error_count);
+	for (unsigned i = 0; i < PAIRS_MAX; i++) {
+		const struct path *p = &f.r.node->control->paths[i];
+
+		cr_assert(!p->epoch || p->rail_idx != 1 || !p->silent_since_ns, "pair %u", i);
+	}
 	end(&f);
 }
 
@@ -322,6 +327,7 @@ Test(fault_failover, damaged_object_and_one_rail)
 	damage(&f, "small", 7);
 	cr_assert_eq(fault_read(&f, "small", RY_F_FAILOVER, 1000), RY_ERR_CHECKSUM);
 	cr_assert_eq(f.last.rail_idx, 0);
+	cr_assert_eq(stat_get(&f.r.node->counters.stripes_reread), 0, "not over the rail that brought it wrong");
 	cr_assert(strstr(fault_cause(&f), "stripe 7 "), "%s", fault_cause(&f));
 	damage(&f, "small", 7);
 	end(&f);
