@@ -289,6 +289,8 @@ static void judge(struct soak *s, struct client *c, const struct read_under_way 
 		return;
 	}
 	s->n_by_status[cqe->status]++;
+	if ((rd->flags & RY_F_FAILOVER) && cqe->status == RY_ERR_RAIL)
+		wrong(s, "read of %s: under failover the loss of a rail is no failure: %s", o->key, slot->cause);
 	if (cqe->status == RY_ERR_INTERNAL || cqe->status >= RY_STATUS_MAX_ || !slot->cause[0] || cqe->lease_id ||
 		cqe->bytes || slot->n_extents)
 		wrong(s, "read of %s: status %u, cause '%s', lease %u, %" PRIu64 " bytes", o->key, cqe->status,
