@@ -217,7 +217,7 @@ start_pair() {
 }
 # Small memory, so that starting a daemon and attaching to it do not spend their time on zeroing pages.
 store_rails=()
-store_lines=('store:' '  memory: 256MiB')
+store_lines=('store:' '  memory: 256MiB' '  linger: 500ms')
 reader_lines=('reader:' '  read_arena: 48MiB' '  put_arena: 32MiB')
 
 stop_pair() {
