@@ -1,32 +1,32 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Docs keep up: every metric and every control method is described, and every path of the tree that a page names exists."""
+"""Docs keep up: the pages of metrics and control methods are what gen_docs.py writes, and every path that a page names exists."""
 
 import os
 import re
 
+import gen_docs
 import lintlib
 
-METRIC = re.compile(r"^\s*X\((\w+),\s*(?:counter|gauge)", re.M)
-METHOD = re.compile(r"^\s*X\(\d+,\s*(\w+),", re.M)
 PATH = re.compile(r"`((?:include|dataplane|control|tests|perf|deploy|docs|examples|\.ci)/[\w./-]*\w)`")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
-
-
-def check_table(root, report, table, pattern, pages, what):
-    """Every row of an X-macro table is named, in backticks, by one of the pages that exist."""
-    existing = [p for p in pages if os.path.isfile(os.path.join(root, p))]
-    if not os.path.isfile(os.path.join(root, table)) or not existing:
-        report.note(f"note: no {table} or none of {', '.join(pages)} yet")
+def check_page(root, report, page, table, write):
+    for path in (table, page):
+        if not os.path.isfile(os.path.join(root, path)):
+            report.bad(path, 0, "is missing")
+            return
+    try:
+        want = write(lintlib.read(root, table)).splitlines()
+    except ValueError as error:
+        report.bad(table, 0, str(error))
         return
-    text = "\n".join(lintlib.read(root, p) for p in existing)
-    rows = pattern.findall(lintlib.read(root, table))
-    if not rows:
-        report.bad(table, 0, f"no {what} found: the lint's pattern is wrong")
-    for row in rows:
-        if not re.search(rf"`(ry_)?(\w+_)?{re.escape(row)}\b", text):
-            report.bad(existing[0], 0, f"{what} {row} of {table} is not described")
+    have = lintlib.read(root, page).splitlines()
+    if have == want:
+        return
+    differs = [n for n, (a, b) in enumerate(zip(have, want)) if a != b]
+    at = differs[0] if differs else min(len(have), len(want))
+    report.bad(page, at + 1, f"is not what {table} says; run tests/lint/gen_docs.py")
 
 
 def check_paths(root, report):
@@ -41,21 +41,32 @@ def check_paths(root, report):
 
 
 def check(root, report):
-    check_table(root, report, "dataplane/stats/metrics.def", METRIC, ("docs/metrics.md",), "metric")
-    check_table(root, report, "include/railyard/methods.def", METHOD, ("docs/control-api.md", "docs/control.md", "docs/api.md"), "method")
+    for page, (table, write) in gen_docs.PAGES.items():
+        check_page(root, report, page, table, write)
     check_paths(root, report)
 
 
+METRICS_DEF = '#define RAIL_METRICS(X) \\\n\tX(rx_bytes, counter, bytes, "help")\n#define CONTROL_METRICS(X) \\\n\tX(reads, gauge, count, "help")\n'
+METHODS_DEF = '#define RY_METHODS(X) \\\n\tX(1, status, any, "help")\n#define RY_METHOD_PARAMS(X) \\\n\tX(status, max, uint, optional, 1, 9, "help")\n'
 CLEAN = {
-    "dataplane/stats/metrics.def": '\tX(rx_bytes, counter, bytes, "help")\n',
-    "include/railyard/methods.def": 'X(1, status, any, "help")\n',
-    "docs/metrics.md": "`rx_bytes`: see `dataplane/stats/metrics.def` and [the API](api.md)\n",
-    "docs/api.md": "`status` answers\n",
+    gen_docs.METRICS: METRICS_DEF,
+    gen_docs.METHODS: METHODS_DEF,
+    "docs/metrics.md": gen_docs.metrics_page(METRICS_DEF),
+    "docs/control-api.md": gen_docs.methods_page(METHODS_DEF),
+    "tests/lint/gen_docs.py": "the pages name it\n",
+    "README.md": "see `dataplane/stats/metrics.def` and [the API](docs/control-api.md)\n",
 }
+MORE = '"help") \\\n\tX('
 PLANTS = [
-    ("a metric that no page describes", {"dataplane/stats/metrics.def": '\tX(rx_bytes, counter, bytes, "h")\n\tX(new_one, gauge, count, "h")\n'}),
-    ("a method that no page describes", {"include/railyard/methods.def": 'X(1, status, any, "help")\nX(2, fresh, any, "help")\n'}),
-    ("a table that the lint cannot read", {"dataplane/stats/metrics.def": "nothing\n"}),
+    ("a metric that the page lacks", {gen_docs.METRICS: METRICS_DEF.replace('"help")\n#', MORE + 'new_one, gauge, count, "h")\n#')}),
+    ("a method that the page lacks", {gen_docs.METHODS: METHODS_DEF.replace('"help")\n#', MORE + '2, fresh, any, "h")\n#')}),
+    ("a parameter whose limit changed", {gen_docs.METHODS: METHODS_DEF.replace("1, 9,", "1, 10,")}),
+    ("a permission that changed", {gen_docs.METHODS: METHODS_DEF.replace("status, any", "status, admin")}),
+    ("a page with a row too much", {"docs/metrics.md": gen_docs.metrics_page(METRICS_DEF) + "| `gone` | rail | gauge | count | h |\n"}),
+    ("a page that is missing", {"docs/metrics.md": None}),
+    ("a table that is missing", {gen_docs.METHODS: None}),
+    ("a table that cannot be read", {gen_docs.METRICS: "nothing\n"}),
+    ("a row that cannot be read", {gen_docs.METRICS: METRICS_DEF.replace("gauge, count", "gauge")}),
     ("a path that does not exist", {"docs/x.md": "see `control/read/nowhere.c`\n"}),
     ("a link that leads nowhere", {"README.md": "see [this](docs/nowhere.md)\n"}),
 ]

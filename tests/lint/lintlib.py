@@ -48,6 +48,8 @@ def read(root, path):
 
 def write_tree(root, tree):
     for path, text in tree.items():
+        if text is None:  # planted: the file is missing
+            continue
         full = os.path.join(root, path)
         os.makedirs(os.path.dirname(full), exist_ok=True)
         with open(full, "w", encoding="utf-8") as f:
