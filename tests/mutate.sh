@@ -5,12 +5,13 @@
 #
 #   tests/mutate.sh [NAME...]     all mutations, or those named; exit 1 when one survives
 #   tests/mutate.sh --check       only whether each still applies to exactly one place
-#   tests/mutate.sh --self-test   whether a stale mutation and a survivor are reported
+#   tests/mutate.sh --self-test   whether a stale mutation, a killed one and a survivor are reported as such, on a tree of one file
 #
 # Works on a copy of the tree, never on the tree. Mutations are data: tests/mutations/*.mut, described in apply.py there. Output is TAP.
+# Environment: RY_TREE and RY_MUTATIONS (another tree, other mutations), RY_JOBS.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(dirname "$here")
+root=${RY_TREE:-$(dirname "$here")}
 mutations=${RY_MUTATIONS:-$here/mutations}
 apply=$here/mutations/apply.py
 jobs=${RY_JOBS:-$(nproc)}
@@ -120,22 +121,65 @@ mutate_one() {
 
 self_test() {
 	local dir
-	dir=$(mktemp -d) || exit 2
-	printf '# x\nwhat: w\ntests: status\nfile: include/railyard/status.h\n--- from\nthis text is nowhere\n--- to\n\n' >"$dir/stale.mut"
-	if RY_MUTATIONS=$dir "${BASH_SOURCE[0]}" --check >/dev/null 2>&1; then
-		report "not ok" "a mutation that no longer applies is reported"
+	dir=$(mktemp -d "${TMPDIR:-/tmp}/ry-mutate-test-XXXXXX") || exit 2
+	plant_tree "$dir/tree"
+	mkdir "$dir/stale" "$dir/twice" "$dir/run"
+	plant "$dir/stale" stale "this text is nowhere" ""
+	plant "$dir/twice" twice "/* twice */" ""
+	plant "$dir/run" wrong "return a + b;" "return a - b;"
+	plant "$dir/run" no-op "/* The sum. */" "/* The total. */"
+	expect_check "$dir" stale "a mutation that no longer applies is reported"
+	expect_check "$dir" twice "a mutation with two places is reported"
+	if RY_TREE=$dir/tree RY_MUTATIONS=$dir/run "${BASH_SOURCE[0]}" >"$dir/run.tap" 2>&1; then
+		report "not ok" "a run with a survivor fails"
 	else
-		report ok "a mutation that no longer applies is reported"
+		report ok "a run with a survivor fails"
 	fi
+	expect_line "$dir/run.tap" "^not ok [0-9]+ - SURVIVED: no-op: " "a change that no test can notice is reported as survivor"
+	expect_line "$dir/run.tap" "^ok [0-9]+ - killed: wrong: " "a change that a test notices is reported as killed"
+	[ $n_bad -eq 0 ] || sed 's/^/# /' "$dir/run.tap"
 	rm -rf "$dir"
-	dir=$(mktemp -d) || exit 2
-	printf '# x\nwhat: w\ntests: status\nfile: include/railyard/status.h\n--- from\n#endif\n--- to\n\n' >"$dir/twice.mut"
-	if RY_MUTATIONS=$dir "${BASH_SOURCE[0]}" --check >/dev/null 2>&1; then
-		report "not ok" "a mutation with two places is reported"
-	else
-		report ok "a mutation with two places is reported"
-	fi
-	rm -rf "$dir"
+}
+
+# A tree that builds in a second: one function, one test. Lines lose their tabs here.
+plant_tree() {
+	mkdir -p "$1"
+	cat >"$1/meson.build" <<-'END'
+		project('planted', 'c')
+		test('sum', executable('sum', 'sum.c'))
+	END
+	echo "option('tests', type: 'feature')" >"$1/meson_options.txt"
+	cat >"$1/sum.c" <<-'END'
+		static int sum(int a, int b)
+		{
+			/* The sum. */
+			return a + b;
+		}
+
+		int main(void)
+		{
+			return sum(2, 3) != 5;
+		}
+		/* twice */
+		/* twice */
+	END
+}
+
+plant() { # folder, name, from, to
+	printf '# planted\nwhat: planted\ntests: sum\nfile: sum.c\n--- from\n%s\n--- to\n%s\n' "$3" "$4" >"$1/$2.mut"
+}
+
+expect_check() { # folder, name, text
+	local tap
+	tap=$(RY_TREE=$1/tree RY_MUTATIONS=$1/$2 "${BASH_SOURCE[0]}" --check 2>&1)
+	case $?:$tap in
+	1:*"not ok 1 - $2 no longer applies"*) report ok "$3" ;;
+	*) report "not ok" "$3" ;;
+	esac
+}
+
+expect_line() { # file, pattern, text
+	if grep -qE "$2" "$1"; then report ok "$3"; else report "not ok" "$3"; fi
 }
 
 main "$@"
