@@ -5,7 +5,8 @@
 #
 #   tests/run.sh [SUITE...]    no argument: all suites of CI
 #
-# Suites: lint unit conform fault model smoke asan mutate (CI), long, hw. Environment: RY_BUILD, RY_BUILD_ASAN (build directories),
+# Suites: lint unit conform fault model smoke asan mutate (CI), long (ten minutes of soak), hw (needs an RDMA NIC and a
+# transport for it, so it is skipped in this version). Environment: RY_BUILD, RY_BUILD_ASAN (build directories),
 # RY_JOBS, RY_NO_INSTALL=1 (never call the package manager).
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -36,14 +37,16 @@ usage() {
 	exit "$1"
 }
 
-# Seconds a suite may take; 0 = no such suite.
+# Seconds a suite may take; 0 = no such suite. Those of CI sum up to an hour, or less.
 limit_of() {
 	case $1 in
-	lint | unit | model) echo 600 ;;
-	conform | fault) echo 900 ;;
-	smoke | asan) echo 1800 ;;
-	mutate) echo 2400 ;;
-	long | hw) echo 7200 ;;
+	conform) echo 120 ;;
+	lint | unit | model) echo 240 ;;
+	fault) echo 360 ;;
+	asan) echo 600 ;;
+	smoke | mutate) echo 900 ;;
+	long) echo 1200 ;;
+	hw) echo 1 ;;
 	*) echo 0 ;;
 	esac
 }
@@ -100,6 +103,10 @@ run_suite() {
 	case $suite in
 	mutate) run_mutate ;;
 	asan) run_asan ;;
+	hw)
+		echo "skipped hw: needs an RDMA NIC, and no transport of this version drives one"
+		add 0 0 1
+		;;
 	*)
 		if build_tree "$build" -Dbuildtype=release -Db_ndebug=false; then
 			[ "$suite" != unit ] || lend_hugepages
