@@ -63,7 +63,7 @@ enum api_op {
 			      all its segments) */
 	API_SHUTDOWN = 3,  /* refuse new work, finish or cancel within drain_ns, then answer and end control_run */
 	API_PLAN = 4,      /* explain: size_bytes, stripe_bytes, offset, length -> plan */
-	API_RAIL_INFO = 5, /* per rail: eligible pairs, depth, goodput -> rails */
+	API_RAIL_INFO = 5, /* per rail: pairs that are up, depth, goodput -> rails */
 	API_HEALTH = 6,    /* every pair -> pairs, n_pairs */
 	API_DRAIN = 7,     /* rail_idx gets nothing new from now on, or does again (want_drain); then as API_HEALTH */
 	API_LIMITS = 8     /* limits are in force from now on; what can never fit any more is refused -> usage */
@@ -116,7 +116,7 @@ struct api_rail_info {
 	uint64_t depth_bytes; /* current limit */
 	uint64_t inflight_bytes;
 	uint64_t goodput_bytes_per_s; /* EWMA, 0 = no sample */
-	uint64_t latency_ns;          /* EWMA of DONE latency */
+	uint64_t latency_ns;          /* of DONE, windowed minimum */
 	uint32_t pairs_up;
 	uint64_t corrupt_blamed; /* stripes that this rail alone brought wrong repeatedly */
 };

@@ -44,7 +44,7 @@ enum msg_kind {
 			* being dialled; returned as MSG_DIAL_FAILED, or as MSG_DIAL_DONE when a pair came up */
 	MSG_DIAL_DONE = 22,
 	MSG_DIAL_FAULT_SEEN = 23, /* the dial_fault: the next failed attempt may be told */
-	/* api <-> control: struct api_call (control/api/api.h) */
+	/* api <-> control: struct api_call (daemon/control.h) */
 	MSG_API = 32,
 };
 

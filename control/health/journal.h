@@ -33,6 +33,12 @@ struct journal {
 	alignas(64) struct journal_entry entries[JOURNAL_ENTRIES];
 };
 
+/* Control: transitions that were overwritten before they could be pushed. */
+static inline void journal_lost(struct journal *j, uint32_t n)
+{
+	__atomic_store_n(&j->n_dropped, j->n_dropped + n, __ATOMIC_RELAXED);
+}
+
 /* Control. */
 static inline void journal_push(struct journal *j, const struct journal_entry *e)
 {

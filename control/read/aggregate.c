@@ -110,7 +110,6 @@ static bool land_part(struct control *c, struct xfer *x, struct segment *s, cons
 	struct stripe_state *st = xfer_stripe(x, part->stripe_idx);
 
 	st->landed_bytes += part->len_bytes;
-	st->last_rail = s->rail_idx;
 	st->carriers |= 1u << s->rail_idx;
 	if (st->landed_bytes < xfer_stripe_len(x, part->stripe_idx))
 		return false;
@@ -206,7 +205,7 @@ static void put_back(struct control *c, struct xfer *x, struct segment *s, uint6
 	x->orphans = s;
 	x->orphans_at_ns = RTE_MAX(x->orphans_at_ns, c->now_ns + delay_ns);
 	x->n_segments--;
-	s->is_expired = s->is_silent = s->is_fenced = s->is_cancel_sent = 0;
+	s->is_expired = s->is_silent = s->is_cancel_sent = 0;
 	s->posted_ns = s->landed_ns = s->cancelled_ns = 0; /* it was never hashed */
 	xfer_activate(c, x);
 }

@@ -81,7 +81,6 @@ void key_hash(const void *key, uint16_t key_bytes, uint8_t out[16]);
 
 /* ---- read.c: from descriptor to transfer ---- */
 void read_described(struct control *c, struct op *op);
-void lookup_described(struct control *c, struct op *op);
 
 /* ---- xfer.c ---- */
 struct xfer *xfer_alloc(struct control *c);
@@ -188,7 +187,8 @@ void path_down(struct control *c, const struct pair *pair);
 /* A segment came back from its pair. */
 void path_done(struct control *c, const struct segment *s);
 /* Looks for segments over their deadline, every DEADLINE_SCAN_NS. */
-void path_scan(struct control *c);
+/* Returns how many segments it took in on the way. */
+unsigned path_scan(struct control *c);
 /* The time a segment of this size may stay unanswered. */
 uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes);
 /* connected && !suspect && !draining && available */

@@ -89,7 +89,7 @@ static unsigned housekeeping(struct control *c)
 		c->next_deadline_ns = ops_expire(c);
 	if (c->d.store && store_housekeep(c->d.store, c->now_ns))
 		n++;
-	path_scan(c);
+	n += path_scan(c); /* what came in now may let more out: another turn */
 	slow_run(c);
 	prober_run(c);
 	put_serve_housekeep(c);
@@ -123,7 +123,7 @@ static void shutdown_step(struct control *c)
 		}
 		is_idle &= !cs->n_ops && !cs->n_xfers;
 	}
-	/* One fence_timeout more than the deadline is enough for every cancelled segment to come back; then we go all
+	/* Ten fence time-outs more than the deadline is enough for every cancelled segment to come back; then we go all
 	 * the same. */
 	if (!is_idle && c->now_ns < c->shutdown_deadline_ns + 10 * c->config->fence_timeout_ns)
 		return;
@@ -147,7 +147,8 @@ static void kick(struct control *c)
 uint64_t control_next_timer(const struct control *c)
 {
 	uint64_t at = c->next_deadline_ns;
-	bool want_tick = c->shutdown || !TAILQ_EMPTY(&c->send_queue) || c->n_quieting || c->n_put_waits;
+	bool want_tick = c->shutdown || !TAILQ_EMPTY(&c->send_queue) || c->n_quieting || c->n_put_waits ||
+			 (c->want_admit && c->n_admit_waiting);
 	const struct xfer *x;
 	bool is_moving = false;
 

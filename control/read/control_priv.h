@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control lcore's records; seen by control/read and control/daemon/control_loop.c only.
+ * The control lcore's records; seen by control/read only.
  *
  * Everything here has one writer and one reader: the control lcore. All records come from tables made at create;
  * nothing allocates afterwards. Life of a client operation: struct op from submit to completion. Life of moving bytes:
@@ -88,8 +88,12 @@ struct rail_ctx {
 	bool want_cancel_scan;
 };
 
+static_assert(SEGMENTS_MAX + 32 < RAIL_WORK_ENTRIES && SEGMENTS_MAX + 32 < RAIL_EVENT_ENTRIES,
+	"rings hold every segment and probe");
+
 /* ---- Probes under way ---- */
 #define PROBES_MAX 32u
+#define PROBE_PAUSE_NS 100000000ull  /* before a PING that found no room is tried again */
 #define PROBE_LEASE_NS 1000000000ull /* then it is cancelled; the breaker's own lease is rail_health's */
 
 struct probe {
@@ -109,6 +113,7 @@ struct path {
 	bool is_suspect; /* a segment deadline passed and nothing was heard since: out of plans */
 	bool is_killed;  /* MSG_PAIR_KILL is out */
 	bool is_probed;  /* a PING is out */
+	uint64_t ping_after_ns;
 	uint32_t n_samples;
 	uint32_t hist[PATH_HIST]; /* DONE latency */
 	uint64_t last_done_ns;
@@ -141,7 +146,6 @@ struct peer {
 	struct peer_pair by_rail[RY_RAILS_MAX]; /* the pair each local rail uses */
 	bool is_dialling;                       /* MSG_DIAL is out */
 	uint32_t last_status;
-	uint16_t dial_store;
 	struct dial_event dial;
 	char cause[RY_CAUSE_MAX_BYTES]; /* why it is not connected */
 };
@@ -172,7 +176,6 @@ struct desc {
 	uint64_t etag;
 	uint64_t size_bytes;
 	uint64_t expires_ns;
-	uint64_t fetched_ns;
 	uint64_t key_off; /* in the metadata slab */
 	uint64_t sums_off;
 	uint8_t *key;
@@ -182,7 +185,7 @@ struct desc {
 /* ---- Transfers ---- */
 struct stripe_state {
 	uint32_t landed_bytes;
-	uint16_t last_rail;
+	uint16_t reserved0;
 	uint8_t is_verified : 1;
 	uint8_t want_reread : 1;
 	uint8_t n_wrong;   /* times all of it was here and its hash was wrong */

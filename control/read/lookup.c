@@ -266,7 +266,6 @@ static bool take_first_page(struct control *c, struct desc *d, const struct wire
 	d->stripe_count = m->stripe_count;
 	d->has_checksums = m->has_checksums;
 	d->expires_ns = m->ttl_ns ? c->now_ns + m->ttl_ns : 0;
-	d->fetched_ns = c->now_ns;
 	d->n_fetched = 0;
 	if (!d->has_checksums || !d->stripe_count)
 		return true;

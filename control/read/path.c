@@ -129,12 +129,13 @@ static __rte_noinline __rte_cold void was_silent(struct control *c, struct path 
 		died(c, p, s->pair_idx);
 }
 
-void path_scan(struct control *c)
+unsigned path_scan(struct control *c)
 {
+	unsigned n_taken = 0, n;
 	struct xfer *x, *next;
 
 	if (c->now_ns < c->deadline_scan_ns)
-		return;
+		return 0;
 	/* A host that gave us no CPU for a while is not the path's fault: what came meanwhile is taken in first. */
 	if (c->now_ns - c->deadline_scan_ns > DEADLINE_STALL_NS)
 		c->judge_from_ns = c->now_ns;
@@ -145,8 +146,8 @@ void path_scan(struct control *c)
 		if (!rail_had_turn(rc->rail, &rc->turns_seen))
 			rc->judge_from_ns = c->now_ns;
 	}
-	for (unsigned i = 0; i < DEADLINE_DRAINS && aggregate(c); i++)
-		;
+	for (unsigned i = 0; i < DEADLINE_DRAINS && (n = aggregate(c)) > 0; i++)
+		n_taken += n;
 	for (x = TAILQ_FIRST(&c->used_xfers); x; x = next) {
 		next = TAILQ_NEXT(x, link);
 		for (struct segment *s = x->segs; s && !x->is_failed; s = s->owner_next) {
@@ -162,6 +163,7 @@ void path_scan(struct control *c)
 				expire(c, x, s, p);
 		}
 	}
+	return n_taken;
 }
 
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p)

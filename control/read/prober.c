@@ -8,6 +8,7 @@
 static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp);
 static struct probe *free_probe(struct control *c);
 static void log_transitions(struct control *c);
+static uint64_t ping_due_ns(const struct control *c, uint16_t idx);
 
 void prober_run(struct control *c)
 {
@@ -19,6 +20,7 @@ void prober_run(struct control *c)
 			uint16_t idx = p->pairs[k].pair->idx;
 
 			if (!c->paths[idx].is_killed && !c->paths[idx].is_probed &&
+				c->now_ns >= c->paths[idx].ping_after_ns &&
 				health_wants_ping(&c->health, idx, c->now_ns))
 				ping(c, idx, &p->pairs[k]);
 		}
@@ -88,8 +90,10 @@ void prober_done(struct control *c, struct segment *s)
 	if (s->status == RY_ERR_RAIL)
 		fault.evidence = is_same ? health_wc_evidence(qp_fail_status(s->qp)) : RAIL_EV_FLUSH;
 	pr->is_used = false;
-	if (is_same)
+	if (is_same) {
 		p->is_probed = false;
+		p->ping_after_ns = s->posted_ns ? 0 : c->now_ns + PROBE_PAUSE_NS; /* its rail had no room for it */
+	}
 	if (s->status == RY_OK)
 		rail_health_set_rtt(&c->health.breakers, pr->token.pair_idx, s->landed_ns - s->posted_ns);
 	health_pinged(&c->health, s->pair_idx, pr->token, is_same && s->status == RY_OK, s->posted_ns ? &fault : NULL,
@@ -103,12 +107,21 @@ static void log_transitions(struct control *c)
 	uint32_t n_lost;
 
 	while (rail_health_next_transition(&c->health.breakers, &t, &n_lost)) {
+		if (n_lost)
+			journal_lost(c->d.journal, n_lost);
 		struct journal_entry e = {.what = t};
 
 		health_names(&c->health, t.pair_idx, &e.store_idx, &e.rail_idx);
 		journal_push(c->d.journal, &e);
 		c->want_api_kick = true;
 	}
+}
+
+static uint64_t ping_due_ns(const struct control *c, uint16_t idx)
+{
+	uint64_t due_ns = health_due_ns(&c->health, idx, c->now_ns);
+
+	return RTE_MAX(due_ns, c->paths[idx].ping_after_ns);
 }
 
 uint64_t prober_due_ns(const struct control *c)
@@ -122,7 +135,7 @@ uint64_t prober_due_ns(const struct control *c)
 			uint16_t idx = p->pairs[k].pair->idx;
 
 			if (!c->paths[idx].is_probed && !c->paths[idx].is_killed)
-				due_ns = RTE_MIN(due_ns, health_due_ns(&c->health, idx, c->now_ns));
+				due_ns = RTE_MIN(due_ns, ping_due_ns(c, idx));
 		}
 	}
 	for (uint32_t i = 0; i < PROBES_MAX; i++) {

@@ -22,7 +22,7 @@ unsigned probe_post(struct rail *r)
 		else if (post_one(r, s))
 			seg_pop(&r->probes);
 		else
-			break;
+			request_finish(r, seg_pop(&r->probes), RY_ERR_LIMIT);
 		n++;
 	}
 	return n;
@@ -44,8 +44,8 @@ static bool post_one(struct rail *r, struct segment *s)
 		.op = WR_WRITE, .qp = s->qp, .addr = r->probe_bytes, .len_bytes = PROBE_BYTES, .key = WIRE_PROBE_KEY};
 	wr[2] = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = &m, .len_bytes = sizeof(m)};
 	if (r->post(r, wr, 3) < 3) {
-		/* A PING without its SEND is never answered: control's lease ends it. One that was not posted at all
-		 * waits. */
+		/* No room for all of it: without its SEND nobody learns of the key. Back to the prober, which comes
+		 * again later. */
 		w->state = WINDOW_FREE;
 		stat_add(&r->counters.sq_full, 1);
 		return false;

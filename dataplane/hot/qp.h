@@ -37,7 +37,6 @@ struct window {
 	struct qp *qp;
 	uint32_t key;  /* slot | salt << WINDOW_SLOT_BITS; a fresh salt at every bind */
 	uint8_t state; /* enum window_state */
-	void *hw;      /* transports with windows of their own */
 };
 
 #define WINDOW_SLOT_BITS 8
@@ -92,7 +91,6 @@ struct qp {
 	uint32_t deficit_bytes; /* deficit round robin */
 	uint16_t slot;          /* in rail->qps */
 	bool is_down;           /* reported by the transport */
-	bool is_releasing;      /* conn wants it back */
 	uint8_t fail_status;    /* enum wc_status */
 	/* written by the rail lcore (release), read by conn (acquire) */
 	alignas(64) uint32_t state; /* enum qp_state */

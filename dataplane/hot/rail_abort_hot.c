@@ -76,8 +76,7 @@ void request_fence_expired(struct rail *r)
 		s->state = SEG_FENCING;
 		r->n_cancelling--;
 		rc = r->ops.fence(r, &r->windows[i]);
-		RTE_ASSERT(rc >= 0);
-		s->is_fenced = rc != 0;
+		RTE_VERIFY(rc >= 0); /* without its proof the memory must not go back */
 		s->is_silent = 1;
 		stat_add(&r->counters.fences, 1);
 		end_active(r, s, RY_ERR_CANCELLED);

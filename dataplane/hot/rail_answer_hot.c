@@ -62,7 +62,10 @@ void request_closed(struct rail *r, struct segment *s)
 	r->windows[s->slot].state = WINDOW_FREE;
 	free_slot(r, s);
 	if (unlikely(s->kind == SEG_PROBE)) {
-		request_finish(r, s, s->status == RY_OK && !probe_is_good(r, s) ? RY_ERR_CHECKSUM : s->status);
+		if (s->status == RY_OK && !probe_is_good(r, s))
+			s->status = RY_ERR_CHECKSUM;
+		stat_add(&r->counters.probes_answered, s->status == RY_OK);
+		request_finish(r, s, s->status);
 	} else if (likely(s->status == RY_OK)) {
 		stat_add(&r->counters.rx_bytes, s->bytes);
 		s->state = SEG_LANDED;

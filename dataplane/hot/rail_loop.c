@@ -160,7 +160,7 @@ void rail_qp_down(struct rail *r, struct qp *qp, uint8_t wc_status, bool is_fenc
 		return;
 	qp->is_down = true;
 	qp->fail_status = wc_status;
-	RTE_ASSERT(is_fenced); /* transports that cannot promise it must fence before they report */
+	RTE_VERIFY(is_fenced); /* transports that cannot promise it must fence before they report */
 	stat_add(&r->counters.qp_failures, 1);
 	request_drop_qp(r, qp, RY_ERR_RAIL);
 	serve_drop_qp(r, qp);

@@ -11,8 +11,6 @@
 
 #include "hot/rail.h"
 
-#define WORK_ENTRIES 8192u   /* every segment control has: few bytes each, no budget bounds their number */
-#define EVENT_ENTRIES 16384u /* >= every segment control has (checked there) */
 #define PROBE_SEED 0x9e3779b97f4a7c15ull
 #define ADOPT_ENTRIES 1024u
 
@@ -76,8 +74,8 @@ static uint8_t *probe_pattern(void)
 
 static int make_rings(struct rail *r)
 {
-	r->work = spsc_create("work", WORK_ENTRIES);
-	r->events = spsc_create("events", EVENT_ENTRIES);
+	r->work = spsc_create("work", RAIL_WORK_ENTRIES);
+	r->events = spsc_create("events", RAIL_EVENT_ENTRIES);
 	r->adopt = spsc_create("adopt", ADOPT_ENTRIES);
 	return r->work && r->events && r->adopt ? 0 : -ENOMEM;
 }

@@ -22,7 +22,9 @@
 extern "C" {
 #endif
 
-#define RAIL_ACTIVE_MAX 256u /* segments and windows a rail has at a time */
+#define RAIL_ACTIVE_MAX 256u      /* segments and windows a rail has at a time */
+#define RAIL_WORK_ENTRIES 16384u  /* of the work ring; control checks that all its segments fit, */
+#define RAIL_EVENT_ENTRIES 16384u /* and of the event ring */
 #define RAIL_QPS_MAX 256u
 #define RAIL_SERVE_MAX 512u /* requests of peers a rail holds at a time */
 #define RAIL_CREDITS 24u    /* READs a peer may have outstanding on one QP; a credit includes its CANCEL */

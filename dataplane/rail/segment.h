@@ -40,12 +40,13 @@ enum seg_kind {
 
 enum seg_state {
 	SEG_QUEUED = 0,
-	SEG_HELD = 1,       /* taken from the ring, waits for a credit, a slot or send-queue room */
-	SEG_POSTED = 2,     /* READ sent; its window is BOUND */
-	SEG_CANCELLING = 3, /* CANCEL sent, DONE awaited until fence_timeout */
-	SEG_FENCING = 4,    /* window being closed without the peer's help */
-	SEG_CLOSING = 5,    /* DONE received, window INVALIDATING */
-	SEG_LANDED = 6,     /* no byte of it can change any more; waits to be hashed */
+	SEG_HELD = 1,   /* taken from the ring, waits for a credit, a slot or send-queue room */
+	SEG_POSTED = 2, /* READ sent; its window is BOUND */
+	SEG_CANCELLING =
+		3, /* to be cancelled: CANCEL is sent as soon as there is room, DONE awaited until fence_timeout */
+	SEG_FENCING = 4, /* window being closed without the peer's help */
+	SEG_CLOSING = 5, /* DONE received, window INVALIDATING */
+	SEG_LANDED = 6,  /* no byte of it can change any more; waits to be hashed */
 	SEG_DONE = 7,
 };
 
@@ -80,9 +81,9 @@ struct segment {
 	/* ---- written by control before hand-out; read by the rail ---- */
 	uint8_t kind; /* enum seg_kind */
 	uint8_t n_parts;
-	uint8_t is_start;   /* READ: the first of its read (WIRE_F_START) */
-	uint8_t want_hash;  /* 0: the descriptor has no checksums */
-	uint8_t is_expired; /* control's note: its segment deadline passed */
+	uint8_t is_start;  /* READ: the first of its read (WIRE_F_START) */
+	uint8_t want_hash; /* 0: the descriptor has no checksums */
+	uint8_t reserved0;
 	uint16_t rail_idx;
 	uint16_t pair_idx;
 	uint32_t len_bytes; /* of all parts */
@@ -102,10 +103,10 @@ struct segment {
 	/* ---- written by control while the rail owns the rest; read by the rail when rail_cancel_scan was called ----
 	 */
 	alignas(64) uint32_t cancel_want;
+	uint8_t is_expired; /* control's own note: its segment deadline passed */
 
 	/* ---- written by the rail until it hands the segment back; read by control afterwards ---- */
 	alignas(64) uint8_t state; /* enum seg_state */
-	uint8_t is_fenced;         /* ended by a fence, not by the peer's DONE: the QP must be rebuilt */
 	uint8_t is_cancel_sent;
 	uint8_t is_silent;  /* CANCEL was not answered within fence_timeout: path evidence */
 	uint8_t is_busy;    /* the peer answered BUSY: hand out again, nothing failed */
@@ -118,7 +119,7 @@ struct segment {
 	uint64_t request_id;
 	struct segment *next;  /* rail's queues */
 	uint64_t posted_ns;    /* 0 = never posted */
-	uint64_t cancelled_ns; /* when CANCEL was sent */
+	uint64_t cancelled_ns; /* when the cancel was seen; the fence's clock */
 	uint64_t landed_ns;    /* DONE received */
 	uint64_t done_ns;      /* handed back */
 	uint64_t bytes;        /* as DONE says */

@@ -38,7 +38,6 @@ struct source {
 	uint32_t stripe_bytes;
 	uint32_t stripe_count;
 	uint32_t first_stripe; /* index of the first stripe this source holds (put parts); 0 for objects */
-	uint32_t lkey_region;  /* reserved for registered transports */
 	uint8_t *const
 		*stripe_addr; /* address of each stripe, stripe_count - first_stripe entries; NULL: flat at `base` */
 	uint8_t *base;

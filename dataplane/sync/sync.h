@@ -39,7 +39,7 @@ static inline void waker_prepare(struct waker *w)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Consumer: awake again; drains the eventfd when `was_signalled`. */
+/* Consumer: awake again; drains the eventfd. */
 void waker_cancel(struct waker *w);
 
 /* Producer, after its entry is in the ring. */

@@ -13,20 +13,19 @@
 extern "C" {
 #endif
 
-#define RY_KEY_MAX_BYTES 4096u              /* a key is 1 to this many bytes; any byte value is allowed */
-#define RY_RAILS_MAX 32u                    /* rails of one node */
-#define RY_STRIPES_MAX 65536u               /* stripes of one object */
-#define RY_STRIPE_MIN_BYTES (64u << 10)     /* smallest stripe */
-#define RY_STRIPE_MAX_BYTES (1u << 30)      /* largest stripe: the largest memory window of common HCAs */
-#define RY_STRIPE_ALIGN_BYTES 4096u         /* a stripe size is a multiple of this */
-#define RY_STRIPE_DEFAULT_BYTES (4u << 20)  /* when a put names none */
-#define RY_SEGMENT_MIN_BYTES (64u << 10)    /* smallest unit of transfer, except a stripe's last */
-#define RY_SEGMENT_DEFAULT_BYTES (1u << 20) /* unit of transfer */
-#define RY_EXTENTS_MAX 8u                   /* pieces of one lease */
-#define RY_NAME_MAX_BYTES 32u               /* rail, node and peer names, with their NUL */
-#define RY_CAUSE_MAX_BYTES 160u             /* cause text of a failed operation, with its NUL */
-#define RY_SIZE_UNKNOWN UINT64_MAX          /* an object whose size is not known yet (streamed put) */
-#define RY_RAIL_NONE 0xffffu                /* "no rail" in a rail index */
+#define RY_KEY_MAX_BYTES 4096u             /* a key is 1 to this many bytes; any byte value is allowed */
+#define RY_RAILS_MAX 32u                   /* rails of one node */
+#define RY_STRIPES_MAX 65536u              /* stripes of one object */
+#define RY_STRIPE_MIN_BYTES (64u << 10)    /* smallest stripe */
+#define RY_STRIPE_MAX_BYTES (1u << 30)     /* largest stripe: the largest memory window of common HCAs */
+#define RY_STRIPE_ALIGN_BYTES 4096u        /* a stripe size is a multiple of this */
+#define RY_STRIPE_DEFAULT_BYTES (4u << 20) /* when a put names none */
+#define RY_SEGMENT_MIN_BYTES (64u << 10)   /* smallest unit of transfer, except a stripe's last */
+#define RY_EXTENTS_MAX 8u                  /* pieces of one lease */
+#define RY_NAME_MAX_BYTES 32u              /* rail, node and peer names, with their NUL */
+#define RY_CAUSE_MAX_BYTES 160u            /* cause text of a failed operation, with its NUL */
+#define RY_SIZE_UNKNOWN UINT64_MAX         /* an object whose size is not known yet (streamed put) */
+#define RY_RAIL_NONE 0xffffu               /* "no rail" in a rail index */
 
 /* Flags of one operation. */
 enum ry_op_flags {

@@ -228,7 +228,6 @@ Test(tcp_tx, a_full_queue_is_short_counted_and_takes_a_whole_write_or_none)
 	while (post(&g, &wr[1], 1))
 		n++;
 	cr_assert_eq(n, g.rail->attr.sq_depth / 3);
-	cr_assert_eq(stat_get(&g.rail->counters.sq_full), 1);
 	cr_assert_eq(post(&g, wr, 2), g.rail->attr.sq_depth % 3 ? 1 : 0, "a message may still fit, the write does not");
 	for (uint32_t done = 0, turn = 0; done < n; turn++) {
 		read_some(&g, 0, sink, sizeof(sink));

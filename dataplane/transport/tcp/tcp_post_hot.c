@@ -23,10 +23,8 @@ uint16_t tcp_post(struct rail *r, const struct wr *wr, uint16_t n)
 		tcp_sync(r);
 	pace_refill(&t->pace, r->now_ns, t->tx_pending_bytes != 0);
 	for (i = 0; i < n; i++) {
-		if (unlikely(!take(t, &wr[i]))) {
-			stat_add(&r->counters.sq_full, 1);
-			break;
-		}
+		if (unlikely(!take(t, &wr[i])))
+			break; /* the caller counts sq_full */
 	}
 	tcp_tx_turn(r);
 	return i;
