@@ -79,6 +79,8 @@ static json_t *rail_describe(
 			   (json_int_t)conf->inflight_max_bytes, "goodput_bytes_per_s",
 			   (json_int_t)info->goodput_bytes_per_s, "latency_ns", (json_int_t)info->latency_ns, "pairs",
 			   own, "counters", numbers));
+	json_object_set_new(o, "latency_p50_ns", json_integer((json_int_t)info->latency_p50_ns));
+	json_object_set_new(o, "latency_p99_ns", json_integer((json_int_t)info->latency_p99_ns));
 	json_object_set_new(o, "corrupt_blamed", json_integer((json_int_t)info->corrupt_blamed));
 	return o;
 }

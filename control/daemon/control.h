@@ -111,6 +111,8 @@ struct api_pair_health {
 };
 
 struct api_rail_info {
+	uint64_t latency_p50_ns; /* of DONE, over all segments so far */
+	uint64_t latency_p99_ns;
 	bool is_draining;
 	bool is_slow;         /* up, and carries far less than usual and than its siblings */
 	uint64_t depth_bytes; /* current limit */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "daemon/node.h"
 
+#include "eal/eal.h"
+
 #include <rte_lcore.h>
 
 #include <sys/random.h>
@@ -32,6 +34,7 @@ static int make_rings(struct node *n, struct text *t);
 static int make_sources(struct node *n, struct text *t);
 static int make_rails(struct node *n, struct text *t);
 static int make_store(struct node *n, struct text *t);
+static uint64_t pinned_bytes(const struct node *n, uint64_t bytes);
 static int make_control(struct node *n, struct text *t);
 static int make_conn(struct node *n, const struct node_conf *conf, struct text *t);
 static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey);
@@ -235,6 +238,10 @@ static int make_store(struct node *n, struct text *t)
 	};
 	int rc;
 
+	/* Rails that register memory pin it: told before the kernel refuses. */
+	rc = eal_check_memlock(pinned_bytes(n, c->store_bytes), t->at, t->bytes);
+	if (rc < 0)
+		return rc;
 	rc = slab_map(c->store_bytes, n->has_hugepages, &n->slab);
 	if (rc < 0)
 		return explain(t, rc, "store: no memory for store.memory of %" PRIu64 " bytes: %s; make it smaller",
@@ -248,6 +255,16 @@ static int make_store(struct node *n, struct text *t)
 	return rc < 0 ? explain(t, rc, "store: no memory for an index of %u objects: %s; lower store.max_objects",
 				c->max_objects, strerror(-rc))
 		      : 0;
+}
+
+/* RLIMIT_MEMLOCK is charged by every rail that registers. */
+static uint64_t pinned_bytes(const struct node *n, uint64_t bytes)
+{
+	uint64_t sum = 0;
+
+	for (uint16_t i = 0; i < n->n_rails; i++)
+		sum += rail_ops(n->rails[i])->mem_reg == transport_no_reg ? 0 : bytes;
+	return sum;
 }
 
 static int make_control(struct node *n, struct text *t)

@@ -78,6 +78,8 @@ static void rail_info(const struct control *c, struct api_call *call)
 			.inflight_bytes = rs->inflight_bytes,
 			.goodput_bytes_per_s = rs->goodput,
 			.latency_ns = rs->min_latency_ns,
+			.latency_p50_ns = hist_quantile(&rs->latency, 0.5),
+			.latency_p99_ns = hist_quantile(&rs->latency, 0.99),
 			.corrupt_blamed = rs->corrupt_blamed,
 		};
 		for (uint16_t p = 0; p < c->n_peers; p++)

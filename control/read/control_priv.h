@@ -63,6 +63,7 @@ struct rail_ctx {
 	uint64_t room_bytes;         /* a segment more while less is in flight, see room.c */
 	uint64_t goodput;            /* bytes per second, EWMA */
 	uint64_t min_latency_ns;     /* of DONE, windowed minimum */
+	struct histogram latency;    /* DONE latency of all segments, for operators */
 	uint64_t min_latency_at_ns;
 	uint64_t turnround_ns; /* of control itself, see estimate.c */
 	uint64_t window_start_ns;

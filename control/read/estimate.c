@@ -47,6 +47,7 @@ void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment 
 		rs->min_latency_ns = RTE_MAX(latency_ns, 1ull);
 		rs->min_latency_at_ns = c->now_ns;
 	}
+	hist_add(&rs->latency, latency_ns);
 	rs->turnround_ns = RTE_MAX(rs->turnround_ns, c->now_ns - s->done_ns);
 	rs->landed_ns = RTE_MAX(rs->landed_ns, s->landed_ns);
 	rs->window_bytes += s->len_bytes;

@@ -46,13 +46,3 @@ int transport_no_reg(struct rail *rail, void *base, uint64_t bytes, uint32_t *lk
 void transport_no_dereg(struct rail *rail, uint32_t lkey)
 {
 }
-
-int transport_no_fence(struct rail *rail, struct window *window)
-{
-	return -ENOTSUP;
-}
-
-int transport_no_arm(struct rail *rail)
-{
-	return -1;
-}

@@ -4,8 +4,8 @@
  *
  * open, close, mem_reg, mem_dereg, pair_connect, pair_close run at set-up or on the conn and work threads; post, poll
  * and arm run on the rail lcore only; fence runs on the rail lcore where it is immediate, on conn where it is not. post
- * and poll are copied into the rail's first line at open. A table is filled with stubs that answer -ENOTSUP and
- * overlaid by the transport, so nobody tests for NULL.
+ * and poll are copied into the rail's first line at open. Each table is complete: a transport that
+ * has nothing to register names transport_no_reg, so nobody tests for NULL.
  */
 #ifndef RY_TRANSPORT_H
 #define RY_TRANSPORT_H
@@ -161,8 +161,6 @@ const char *const *transport_names(void);
 /* ---- Stubs for tables (transport.c) ---- */
 int transport_no_reg(struct rail *rail, void *base, uint64_t bytes, uint32_t *lkey); /* always 0: nothing to register */
 void transport_no_dereg(struct rail *rail, uint32_t lkey);
-int transport_no_fence(struct rail *rail, struct window *window); /* -ENOTSUP */
-int transport_no_arm(struct rail *rail);                          /* -1 */
 
 #ifdef __cplusplus
 }
