@@ -94,8 +94,10 @@ static unsigned housekeeping(struct control *c)
 	prober_run(c);
 	put_serve_housekeep(c);
 	rings_reap_detached(c);
-	if (c->shutdown)
+	if (c->shutdown) {
 		shutdown_step(c);
+		n += c->want_stop; /* or control_run would sleep on it */
+	}
 	stat_set(&c->counters->inflight_bytes, c->inflight_bytes);
 	stat_set(&c->counters->inflight_reads, c->inflight_reads);
 	if (c->d.store) {
