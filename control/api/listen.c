@@ -13,6 +13,7 @@
 #define BACKLOG 128
 
 static int bind_to(int fd, const struct sockaddr_un *address);
+static int make_directory(const char *path);
 static int remove_stale(const struct sockaddr_un *address);
 
 int api_listen(const char *path, char *message, uint32_t message_bytes)
@@ -25,6 +26,8 @@ int api_listen(const char *path, char *message, uint32_t message_bytes)
 	if (fd < 0)
 		return -errno;
 	rc = bind_to(fd, &address);
+	if (rc == -ENOENT && make_directory(path) == 0)
+		rc = bind_to(fd, &address);
 	if (rc == -EADDRINUSE) {
 		rc = remove_stale(&address);
 		if (rc == 0)
@@ -55,6 +58,20 @@ static int bind_to(int fd, const struct sockaddr_un *address)
 
 	umask(old);
 	return rc;
+}
+
+/* /run is empty after boot: the last directory of the path, where we may make it. */
+static int make_directory(const char *path)
+{
+	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char *slash;
+
+	snprintf(directory, sizeof(directory), "%s", path);
+	slash = strrchr(directory, '/');
+	if (!slash || slash == directory)
+		return -ENOENT;
+	*slash = 0;
+	return mkdir(directory, 0755) < 0 ? -errno : 0;
 }
 
 /* Removes a socket file whose daemon is gone: nobody accepts on it. */

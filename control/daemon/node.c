@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "daemon/node.h"
 
+#include "daemon/log.h"
 #include "eal/eal.h"
 
 #include <rte_lcore.h>
@@ -242,6 +243,7 @@ static int make_store(struct node *n, struct text *t)
 	rc = eal_check_memlock(pinned_bytes(n, c->store_bytes), t->at, t->bytes);
 	if (rc < 0)
 		return rc;
+	log_info("store: preparing %" PRIu64 " MiB of memory", c->store_bytes >> 20);
 	rc = slab_map(c->store_bytes, n->has_hugepages, &n->slab);
 	if (rc < 0)
 		return explain(t, rc, "store: no memory for store.memory of %" PRIu64 " bytes: %s; make it smaller",
