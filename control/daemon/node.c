@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Control and conn pass metadata, pair events and dials; both bound how many they have under way, far below this. */
 #define CONN_RING_ENTRIES 8192u
@@ -34,7 +35,8 @@ static void choose_spin(struct node *n, const struct node_conf *conf);
 static int make_rings(struct node *n, struct text *t);
 static int make_sources(struct node *n, struct text *t);
 static int make_rails(struct node *n, struct text *t);
-static int make_store(struct node *n, struct text *t);
+static int make_store(struct node *n, const struct node_conf *conf_node, struct text *t);
+static uint64_t first_generation(void);
 static uint64_t pinned_bytes(const struct node *n, uint64_t bytes);
 static int make_control(struct node *n, struct text *t);
 static int make_conn(struct node *n, const struct node_conf *conf, struct text *t);
@@ -62,7 +64,7 @@ int node_create(const struct node_conf *conf, char *message, uint32_t message_by
 	if (rc == 0)
 		rc = make_rails(n, &t);
 	if (rc == 0 && n->config->is_store)
-		rc = make_store(n, &t);
+		rc = make_store(n, conf, &t);
 	if (rc == 0)
 		rc = make_control(n, &t);
 	if (rc == 0)
@@ -226,12 +228,13 @@ static int make_rails(struct node *n, struct text *t)
 }
 
 /* The slab is registered on every rail before anything can name it. */
-static int make_store(struct node *n, struct text *t)
+static int make_store(struct node *n, const struct node_conf *conf_node, struct text *t)
 {
 	const struct config *c = n->config;
 	struct store_conf conf = {
 		.data_bytes = c->store_bytes,
 		.max_objects = c->max_objects,
+		.first_generation = conf_node->want_virtual_time ? 1 : first_generation(),
 		.linger_ns = c->store_linger_ns,
 		.is_pinned = c->tier == TIER_PINNED,
 		.sources = n->sources,
@@ -257,6 +260,18 @@ static int make_store(struct node *n, struct text *t)
 	return rc < 0 ? explain(t, rc, "store: no memory for an index of %u objects: %s; lower store.max_objects",
 				c->max_objects, strerror(-rc))
 		      : 0;
+}
+
+/*
+ * A restarted store is empty, but readers remember generations of the one before, streams in the middle among them: the
+ * new ones start above by the wall clock, which leaves a million puts of one key a second.
+ */
+static uint64_t first_generation(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return ((uint64_t)now.tv_sec << 20) + 1;
 }
 
 /* RLIMIT_MEMLOCK is charged by every rail that registers. */

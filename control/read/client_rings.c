@@ -6,6 +6,7 @@
 #include "read/control_priv.h"
 
 static unsigned take_client(struct control *c, struct client_state *cs);
+static bool has_completion_room(const struct client_state *cs);
 static void fill_slot(struct control *c, const struct op *op, const struct ry_read_stats *st, struct ry_slot *slot);
 static void finish_detach(struct control *c, struct client_state *cs);
 
@@ -39,8 +40,7 @@ static unsigned take_client(struct control *c, struct client_state *cs)
 	for (uint32_t i = 0; i < n; i++) {
 		struct ry_sqe sqe;
 
-		/* A completion must always find room: no more operations than the complete ring holds. */
-		if (cs->n_ops + unreaped >= cl->n_entries) {
+		if (!has_completion_room(cs)) {
 			n = i;
 			break;
 		}
@@ -51,6 +51,14 @@ static unsigned take_client(struct control *c, struct client_state *cs)
 	/* Release: the entries were copied before the client may overwrite them. */
 	__atomic_store_n(&cl->sq_index->head, cs->sq_head, __ATOMIC_RELEASE);
 	return n;
+}
+
+/* A completion must always find room: no more operations than the complete ring holds. */
+static bool has_completion_room(const struct client_state *cs)
+{
+	uint32_t unreaped = cs->cq_tail - __atomic_load_n(&cs->client->cq_index->head, __ATOMIC_RELAXED);
+
+	return cs->n_ops + unreaped < cs->client->n_entries;
 }
 
 void rings_complete(struct control *c, struct op *op, const struct xfer *x, const struct ry_cqe *fill)
@@ -132,7 +140,9 @@ bool rings_pending(struct control *c)
 
 		if (cs->is_broken || cs->detach || c->shutdown)
 			continue;
-		if (__atomic_load_n(&cs->client->sq_index->tail, __ATOMIC_ACQUIRE) != cs->sq_head)
+		/* One that reaps nothing gets nothing more taken, and keeps nobody awake. */
+		if (__atomic_load_n(&cs->client->sq_index->tail, __ATOMIC_ACQUIRE) != cs->sq_head &&
+			has_completion_room(cs))
 			return true;
 	}
 	return false;

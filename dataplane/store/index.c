@@ -36,6 +36,7 @@ int store_create(const struct store_conf *conf, struct store **out)
 		return -ENOMEM;
 	s->conf = *conf;
 	s->n_entries = store_sources_needed(conf->max_objects);
+	s->floor = conf->first_generation ? conf->first_generation - 1 : 0;
 	TAILQ_INIT(&s->spare);
 	TAILQ_INIT(&s->lru);
 	TAILQ_INIT(&s->lingering);

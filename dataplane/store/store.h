@@ -30,6 +30,7 @@ struct store; /* opaque */
 struct store_conf {
 	uint64_t data_bytes; /* slab */
 	uint32_t max_objects;
+	uint64_t first_generation; /* above every one that an earlier run of this store may have given; 0 = 1 */
 	uint64_t linger_ns;  /* how long a replaced or deleted generation serves reads that began before; 0 = not at all
 			      */
 	bool is_pinned;      /* full = NO_SPACE; false: evict the least recently used */

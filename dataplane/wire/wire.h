@@ -157,7 +157,7 @@ struct wire_hello {
 	char node_name[RY_NAME_MAX_BYTES];
 	char rail_name[RY_NAME_MAX_BYTES];
 	uint8_t challenge[32]; /* reserved for the keyed challenge; 0 without a secret */
-	uint8_t reserved[28];
+	uint8_t reserved[32];
 };
 static_assert(sizeof(struct wire_hello) == 192, "wire");
 
