@@ -23,6 +23,7 @@ static bool is_same_host(const struct sockaddr *a, const struct sockaddr_storage
 static void ask_all(struct conn *c);
 static void take(struct conn *c, const struct nlmsghdr *h);
 static const char *name_of(const struct nlmsghdr *h);
+static const void *after(const void *p, size_t bytes);
 static void went(struct conn *c, uint16_t rail_idx, bool is_up);
 static void drop_pairs(struct conn *c, uint16_t rail_idx);
 
@@ -108,13 +109,25 @@ void netdev_ready(struct conn *c)
 	}
 }
 
+/* rtnetlink aligns all that it sends by 4; the macros of its header lose that on the way through char. */
+static const void *after(const void *p, size_t bytes)
+{
+	return (const char *)p + bytes;
+}
+
 void netdev_take(struct conn *c, const void *buf, uint32_t bytes)
 {
 	const struct nlmsghdr *h = buf;
 
-	for (; NLMSG_OK(h, bytes); h = NLMSG_NEXT(h, bytes)) {
+	while (NLMSG_OK(h, bytes)) {
+		uint32_t step = NLMSG_ALIGN(h->nlmsg_len);
+
 		if (h->nlmsg_type == RTM_NEWLINK || h->nlmsg_type == RTM_DELLINK)
 			take(c, h);
+		if (step >= bytes)
+			break;
+		bytes -= step;
+		h = after(h, step);
 	}
 }
 
@@ -136,12 +149,14 @@ static void take(struct conn *c, const struct nlmsghdr *h)
 static const char *name_of(const struct nlmsghdr *h)
 {
 	const struct ifinfomsg *m = NLMSG_DATA(h);
-	const struct rtattr *a = IFLA_RTA(m);
+	const struct rtattr *a = after(m, NLMSG_ALIGN(sizeof(*m)));
 	int left = (int)IFLA_PAYLOAD(h);
 
-	for (; h->nlmsg_len >= NLMSG_LENGTH(sizeof(*m)) && RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+	while (h->nlmsg_len >= NLMSG_LENGTH(sizeof(*m)) && RTA_OK(a, left)) {
 		if (a->rta_type == IFLA_IFNAME && memchr(RTA_DATA(a), 0, RTA_PAYLOAD(a)))
 			return RTA_DATA(a);
+		left -= (int)RTA_ALIGN(a->rta_len);
+		a = after(a, RTA_ALIGN(a->rta_len));
 	}
 	return NULL;
 }
