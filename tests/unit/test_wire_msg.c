@@ -48,7 +48,7 @@ static struct wire_msg head(uint8_t type, uint16_t len)
 /* A valid READ of n parts that follow each other. */
 static uint32_t make_read(struct buf *b, uint16_t n)
 {
-	struct wire_read *m = (struct wire_read *)b->b;
+	struct wire_read *m = (void *)b->b;
 
 	memset(b, 0, sizeof(*b));
 	m->h = head(WIRE_READ, (uint16_t)(sizeof(*m) + n * sizeof(struct wire_part)));
