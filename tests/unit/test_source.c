@@ -309,7 +309,7 @@ static void *rail_body(void *arg)
 			for (int i = 0; i < 50; i++)
 				if (*p != generation)
 					__atomic_fetch_add(&r->n_torn, 1, __ATOMIC_RELAXED);
-			r->n_pins[me->rail]++;
+			__atomic_store_n(&r->n_pins[me->rail], r->n_pins[me->rail] + 1, __ATOMIC_RELAXED);
 			source_unpin(s, me->rail);
 		}
 		report(me->rail);
@@ -317,6 +317,11 @@ static void *rail_body(void *arg)
 	}
 	rte_rcu_qsbr_thread_offline(t->qsbr, me->rail);
 	return NULL;
+}
+
+static uint64_t race_pins(const struct race *r)
+{
+	return __atomic_load_n(&r->n_pins[0], __ATOMIC_RELAXED) + __atomic_load_n(&r->n_pins[1], __ATOMIC_RELAXED);
 }
 
 Test(source, memory_never_changes_under_a_pin, .timeout = 20)
@@ -327,7 +332,8 @@ Test(source, memory_never_changes_under_a_pin, .timeout = 20)
 
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(pthread_create(&threads[i], NULL, rail_body, &racers[i]), 0);
-	for (uint64_t g = 1; g <= 300; g++) {
+	/* At least 300 rounds, and as many more as it takes to meet 50 pins; the time-out bounds them. */
+	for (uint64_t g = 1; g <= 300 || race_pins(&r) < 50; g++) {
 		struct source *s = source_alloc(t);
 		uint64_t token;
 
@@ -349,5 +355,5 @@ Test(source, memory_never_changes_under_a_pin, .timeout = 20)
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
 	cr_assert_eq(r.n_torn, 0);
-	cr_assert_gt(r.n_pins[0] + r.n_pins[1], 0);
+	cr_assert_geq(race_pins(&r), 50);
 }
