@@ -116,6 +116,9 @@ int cli_fail(const struct cli *c, enum ry_status status, const char *format, ...
 int cli_usage(const struct cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The key of argument 0; false after a usage error was shown. */
 bool cli_key(const struct cli *c, const char **key, uint16_t *key_bytes);
+/* Asks the store for the object of the command's key. CLI_OK with *object filled, or the exit code; what went wrong was
+ * printed. */
+int cli_lookup(struct cli *c, struct ry_object *object);
 /* Where the control socket is: --socket, else $RAILYARD_SOCKET, else the default. */
 const char *cli_socket(const struct cli *c);
 

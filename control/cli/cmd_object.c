@@ -42,8 +42,15 @@ int cmd_ls(struct cli *c)
 
 int cmd_stat(struct cli *c)
 {
-	struct ry_client *client;
 	struct ry_object object;
+	int rc = cli_lookup(c, &object);
+
+	return rc == CLI_OK ? output_print(c, describe(c, &object)) : rc;
+}
+
+int cli_lookup(struct cli *c, struct ry_object *object)
+{
+	struct ry_client *client;
 	enum ry_status status;
 	uint16_t key_bytes;
 	const char *key;
@@ -54,8 +61,9 @@ int cmd_stat(struct cli *c)
 	rc = cli_attach(c, &client);
 	if (rc != CLI_OK)
 		return rc;
-	status = ry_lookup(client, key, key_bytes, c->deadline_ns, &object);
-	rc = status == RY_OK ? output_print(c, describe(c, &object)) : cli_fail(c, status, "%s", ry_last_cause(client));
+	status = ry_lookup(client, key, key_bytes, c->deadline_ns, object);
+	if (status != RY_OK)
+		rc = cli_fail(c, status, "%s", ry_last_cause(client));
 	ry_detach(client);
 	return rc;
 }
