@@ -2,6 +2,7 @@
 /* health, rail_drain, rail_resume: which pairs may carry data, and the operator's say in it. */
 #include "api/api_priv.h"
 #include "api/on.h"
+#include "api/pairs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,14 +64,17 @@ static void health_answered(struct request *r)
 
 static json_t *pair_health(const struct api *api, const struct api_pair_health *p)
 {
-	char why[96];
-	json_t *o = json_pack("{s:s, s:s, s:b, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:b}", "rail",
-		api->deps.config->rails[p->rail_idx].name, "peer", peer_of(api->deps.config, p), "is_dialler",
+	char why[96], endpoint[ENDPOINT_TEXT_BYTES];
+	json_t *o = json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:b}", "rail",
+		api->deps.config->rails[p->rail_idx].name, "peer", peer_of(api->deps.config, p), "endpoint",
+		endpoint_text(api->deps.config, p->store_idx, p->endpoint_idx, endpoint), "is_dialler",
 		(int)p->has_breaker, "state", p->has_breaker ? rail_state_name(p->report.state) : "none", "blocked_by",
 		blocked_by(p, why, sizeof(why)), "eligible", (int)p->is_eligible, "connected", (int)p->is_connected,
 		"proven", (int)p->is_proven, "suspect", (int)p->is_suspect, "draining", (int)p->is_draining, "slow",
 		(int)p->is_slow);
 
+	json_object_set_new(o, "preferred", json_boolean(p->is_preferred));
+	json_object_set_new(o, "in_use", json_boolean(p->is_in_use));
 	json_object_set_new(o, "segment_deadline_ns", json_integer((json_int_t)p->segment_deadline_ns));
 	if (p->has_breaker)
 		json_object_update_new(o, breaker_health(api, &p->report));

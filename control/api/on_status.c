@@ -108,7 +108,7 @@ static json_t *store_of(const struct api *api, const struct pair_list *pairs, ui
 	for (uint32_t j = 0; j < pairs->n; j++) {
 		const struct conn_pair_info *p = &pairs->rows[j];
 
-		if (!p->is_dialler || p->store_idx != i)
+		if (!p->is_dialler || p->store_idx != i || p->state == CONN_STANDBY)
 			continue;
 		n++;
 		if (p->state == CONN_UP)

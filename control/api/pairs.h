@@ -25,6 +25,10 @@ int pair_list_get(const struct api *api, struct pair_list *out);
 void pair_list_free(struct pair_list *list);
 /* One pair as `pairs` and `rails` show it. */
 json_t *pair_describe(const struct config *c, const struct conn_pair_info *p);
+#define ENDPOINT_TEXT_BYTES 80u
+/* "address:port", "[address]:port"; empty where there is none: an accepted pair, or this node's own store. */
+const char *endpoint_text(
+	const struct config *c, uint16_t store_idx, uint16_t endpoint_idx, char text[ENDPOINT_TEXT_BYTES]);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
  * that the log's last word on a pair is always its present state.
  */
 #include "api/api_priv.h"
+#include "api/pairs.h"
 #include "daemon/config_rows.h"
 
 #include <stdio.h>
@@ -80,18 +81,20 @@ static void print(struct api *api, struct pair_log *log, const struct journal_en
 	const struct config *c = api->deps.config;
 	const struct rail_transition *t = &e->what;
 	struct log_site site = {0}; /* the budget is ours */
-	char why[128], more[64] = "";
+	char why[128], more[64] = "", endpoint[ENDPOINT_TEXT_BYTES], at[ENDPOINT_TEXT_BYTES + 4] = "";
 
+	endpoint_text(c, e->name.store_idx, e->name.endpoint_idx, endpoint);
+	if (endpoint[0])
+		snprintf(at, sizeof(at), " at %s", endpoint);
 	if (log->n_held > 1)
 		snprintf(more, sizeof(more), "; %u changes of this pair before it are not shown", log->n_held - 1);
 	api->n_held_pairs -= log->n_held != 0;
 	log->n_held = 0;
 	log->budget_ns = (log->budget_ns > api->now_ns ? log->budget_ns : api->now_ns) + LINE_NS;
 	log_write(t->to == RAIL_OPEN ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, &site,
-		"health: rail %s: store %s: %s -> %s: %s, trips %u%s",
-		e->rail_idx < c->n_rails ? c->rails[e->rail_idx].name : "?",
-		e->store_idx < c->n_stores ? c->stores[e->store_idx].name : "?", rail_state_name(t->from),
-		rail_state_name(t->to), reason(t, why, sizeof(why)), t->n_trips, more);
+		"health: rail %s: store %s%s: %s -> %s: %s, trips %u%s", c->rails[e->name.rail_idx].name,
+		c->stores[e->name.store_idx].name, at, rail_state_name(t->from), rail_state_name(t->to),
+		reason(t, why, sizeof(why)), t->n_trips, more);
 }
 
 static const char *reason(const struct rail_transition *t, char *text, size_t bytes)

@@ -73,8 +73,8 @@ static int steer_rail(struct cli *c)
 /* As text, what an operator looks at first, and the counts of probes in a table of their own; everything in JSON. */
 int cmd_health(struct cli *c)
 {
-	static const char *const shown[] = {"rail", "peer", "state", "blocked_by", "slow", "trips", "in_state_ns",
-		"cooldown_left_ns", "last_error", NULL};
+	static const char *const shown[] = {"rail", "peer", "endpoint", "in_use", "state", "blocked_by", "slow",
+		"trips", "in_state_ns", "cooldown_left_ns", "last_error", NULL};
 	json_t *result, *row, *probes = json_array();
 	int rc = cli_call(c, "health", NULL, &result);
 	size_t i;

@@ -25,12 +25,16 @@ extern "C" {
 struct config_endpoint {
 	char address[64];
 	uint16_t port;
-	char rail[RY_NAME_MAX_BYTES]; /* local rail that reaches it; empty = same position */
+	char rail[RY_NAME_MAX_BYTES]; /* local rail that prefers it; empty = by the automatic rules */
+	char rails[CONFIG_PATH_MAX];  /* local rails that may use it; empty = `rail` alone if given, else all */
+	char name[RY_NAME_MAX_BYTES]; /* of the store's rail; empty = none */
+	uint32_t numa_node;           /* of the store's rail */
 };
 
 struct config_store {
 	char name[RY_NAME_MAX_BYTES];
-	bool is_self; /* this node's own store over mock rails */
+	bool is_self;         /* this node's own store over mock rails */
+	uint32_t memory_numa; /* all ones = of no matter */
 	uint16_t n_endpoints;
 	struct config_endpoint endpoints[RY_RAILS_MAX];
 };

@@ -4,8 +4,12 @@
 
 #include <arpa/inet.h>
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "health/layout.h"
 
 static int check_node(const struct config *c, struct problem *p);
 static int check_ranges(enum config_section section, const void *base, const char *prefix, struct problem *p);
@@ -13,6 +17,8 @@ static int check_rail(const struct config *c, uint16_t i, struct problem *p);
 static int check_rail_pair(const struct config *c, uint16_t i, uint16_t j, struct problem *p);
 static int check_store(const struct config *c, uint16_t i, struct problem *p);
 static int check_endpoint(const struct config *c, uint16_t i, uint16_t j, struct problem *p);
+static int check_users(const struct config *c, const struct config_endpoint *e, const char *prefix, struct problem *p);
+static int check_layout(const struct config *c, struct problem *p);
 static int check_reader(const struct config *c, struct problem *p);
 static int check_times(const struct config *c, struct problem *p);
 static bool is_mock(const struct rail_conf *r);
@@ -34,6 +40,8 @@ int config_find_problem(const struct config *c, struct problem *p)
 	}
 	for (uint16_t i = 0; i < c->n_stores && rc == 0; i++)
 		rc = check_store(c, i, p);
+	if (rc == 0 && c->n_stores)
+		rc = check_layout(c, p);
 	if (rc == 0)
 		rc = check_reader(c, p);
 	if (rc == 0)
@@ -149,7 +157,7 @@ static int check_endpoint(const struct config *c, uint16_t i, uint16_t j, struct
 {
 	const struct config_endpoint *e = &c->stores[i].endpoints[j];
 	char prefix[48], place[64];
-	int rail, rc;
+	int rc;
 
 	snprintf(prefix, sizeof(prefix), "stores[%u].endpoints[%u].", i, j);
 	rc = check_ranges(SECTION_ENDPOINTS, e, prefix, p);
@@ -158,17 +166,53 @@ static int check_endpoint(const struct config *c, uint16_t i, uint16_t j, struct
 	snprintf(place, sizeof(place), "%saddress", prefix);
 	if (!is_address(e->address))
 		return problem_at(p, place, "'%s' is no IPv4 or IPv6 address; host names are not resolved", e->address);
+	rc = check_users(c, e, prefix, p);
+	if (rc < 0)
+		return rc;
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		if (layout_may_reach(c, i, j, r))
+			return 0;
+	}
+	return problem_at(p, place,
+		"no rail of this node may use it: each is a mock rail, of another address family, "
+		"or not in rails");
+}
+
+/* The local rails that an endpoint names. */
+static int check_users(const struct config *c, const struct config_endpoint *e, const char *prefix, struct problem *p)
+{
+	char place[64], list[sizeof(e->rails)], *rest = NULL;
+	int rail = e->rail[0] ? rail_by_name(c, e->rail) : -1;
+
 	snprintf(place, sizeof(place), "%srail", prefix);
-	rail = e->rail[0] ? rail_by_name(c, e->rail) : j;
-	if (rail < 0)
+	if (e->rail[0] && rail < 0)
 		return problem_at(p, place, "'%s' is no rail of this node", e->rail);
-	if (rail >= c->n_rails)
-		return problem_at(
-			p, place, "is missing, and there is no rail of position %u; name the rail that reaches it", j);
-	if (is_mock(&c->rails[rail]))
+	if (rail >= 0 && is_mock(&c->rails[rail]))
 		return problem_at(
 			p, place, "%s is a mock rail and reaches this node's own store only", c->rails[rail].name);
+	snprintf(place, sizeof(place), "%srails", prefix);
+	snprintf(list, sizeof(list), "%s", e->rails);
+	for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+		if (strcmp(name, "all") != 0 && rail_by_name(c, name) < 0)
+			return problem_at(p, place, "'%s' is no rail of this node, and not all", name);
+	}
 	return 0;
+}
+
+/* What only all stores together can get wrong. */
+static int check_layout(const struct config *c, struct problem *p)
+{
+	struct rail_map_error err;
+	struct layout *l = layout_create(c, &err);
+	struct rail_map *map = l ? malloc(sizeof(*map)) : NULL;
+	int rc;
+
+	if (l && !map)
+		snprintf(err.text, sizeof(err.text), "no memory for the table of pairs");
+	rc = map ? rail_map_build(map, &l->layout, NULL, &err) : -ENOMEM;
+	free(map);
+	free(l);
+	return rc < 0 ? problem_at(p, "stores", "%s", err.text) : 0;
 }
 
 static int check_reader(const struct config *c, struct problem *p)

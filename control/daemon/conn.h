@@ -37,8 +37,9 @@ struct conn_deps {
 	struct rte_ring *to_control; /* conn produces */
 	struct rte_ring *from_control;
 	struct waker *control_waker;
-	struct waker *waker;    /* conn's own: rings and QP state words kick it */
-	bool want_virtual_time; /* tests: no sockets, no clock of its own */
+	const struct dial_wants *wants; /* control's; NULL = dial everything */
+	struct waker *waker;            /* conn's own: rings and QP state words kick it */
+	bool want_virtual_time;         /* tests: no sockets, no clock of its own */
 };
 
 /* Opens the listeners (one per rail with a port; port 0 in tests means "none"). 0 or -errno with `message` filled. */
@@ -59,9 +60,11 @@ enum conn_pair_state {
 	CONN_DIALLING = 1,
 	CONN_UP = 2,
 	CONN_CLOSING = 3,
+	CONN_STANDBY = 4, /* not dialled: its rail uses another endpoint of the store */
 };
 struct conn_pair_info {
 	uint16_t store_idx;
+	uint16_t endpoint_idx;
 	uint16_t rail_idx;
 	bool is_dialler;
 	uint8_t state;

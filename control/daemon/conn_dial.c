@@ -9,14 +9,19 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
+#include "health/health.h"
+#include "health/layout.h"
 
 #define SECOND_NS 1000000000ull
 
 static uint32_t count_max(const struct config *conf);
 static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t message_bytes);
 static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *message, uint32_t message_bytes);
-static int find_rail(const struct config *conf, const char *name, uint16_t position);
-static struct dialler *add(struct conn *c, uint16_t store_idx, uint16_t rail_idx);
+static int add_pair(
+	struct conn *c, struct health_name at, const struct address *to, char *message, uint32_t message_bytes);
+static struct dialler *add(struct conn *c, struct health_name at);
+static bool is_wanted(const struct conn *c, const struct dialler *d);
+static void stand_by(struct conn *c, struct dialler *d);
 static void put_off(struct conn *c, struct dialler *d);
 static void start(struct conn *c, struct dialler *d);
 static void bootstrap(struct conn *c, struct dialler *d, struct link *l);
@@ -42,8 +47,8 @@ int diallers_create(struct conn *c, char *message, uint32_t message_bytes)
 	int rc = 0;
 
 	if (n > PAIRS_MAX) {
-		snprintf(message, message_bytes, "stores: %u endpoints are more than the %u pairs of a node", n,
-			PAIRS_MAX);
+		snprintf(message, message_bytes,
+			"stores: %u pairs of a rail and an endpoint are more than the %u of a node", n, PAIRS_MAX);
 		return -E2BIG;
 	}
 	c->diallers = calloc(n ? n : 1, sizeof(*c->diallers));
@@ -63,8 +68,12 @@ static uint32_t count_max(const struct config *conf)
 {
 	uint32_t n = 0;
 
-	for (uint16_t s = 0; s < conf->n_stores; s++)
-		n += conf->stores[s].is_self ? conf->n_rails : conf->stores[s].n_endpoints;
+	for (uint16_t s = 0; s < conf->n_stores; s++) {
+		for (uint16_t e = 0; e < layout_n_endpoints(conf, s); e++) {
+			for (uint16_t r = 0; r < conf->n_rails; r++)
+				n += layout_may_reach(conf, s, e, r);
+		}
+	}
 	return n;
 }
 
@@ -75,7 +84,7 @@ static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t 
 
 	for (uint16_t r = 0; r < conf->n_rails; r++) {
 		if (rail_attr(c->deps.rails[r])->is_loopback)
-			add(c, store_idx, r)->is_self = true;
+			add(c, (struct health_name){store_idx, r, r})->is_self = true;
 	}
 	if (c->n_diallers > n_before)
 		return 0;
@@ -89,56 +98,59 @@ static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *m
 {
 	const struct config *conf = c->deps.config;
 	const struct config_endpoint *e = &conf->stores[store_idx].endpoints[at];
-	int rail_idx = find_rail(conf, e->rail, at);
-	struct dialler *d;
-	struct address to, from;
+	uint32_t n_before = c->n_diallers;
+	struct address to;
+	int rc = 0;
 
-	if (rail_idx < 0) {
-		snprintf(message, message_bytes,
-			"store %s: endpoint %u: no local rail %s; name one of this node's rails",
-			conf->stores[store_idx].name, at, e->rail[0] ? e->rail : "at this position");
+	if (address_parse(e->address, e->port, &to) < 0) {
+		snprintf(message, message_bytes, "store %s: endpoint %u: %s is no IPv4 or IPv6 address",
+			conf->stores[store_idx].name, at, e->address);
 		return -EINVAL;
 	}
-	if (rail_attr(c->deps.rails[rail_idx])->is_loopback) {
+	for (uint16_t r = 0; r < conf->n_rails && rc == 0; r++) {
+		if (layout_may_reach(conf, store_idx, at, r))
+			rc = add_pair(c, (struct health_name){store_idx, at, r}, &to, message, message_bytes);
+	}
+	if (rc || c->n_diallers > n_before)
+		return rc;
+	snprintf(message, message_bytes, "store %s: endpoint %u: no local rail may use it: see rail %s and rails %s",
+		conf->stores[store_idx].name, at, e->rail, e->rails);
+	return -EINVAL;
+}
+
+static int add_pair(
+	struct conn *c, struct health_name at, const struct address *to, char *message, uint32_t message_bytes)
+{
+	const struct config *conf = c->deps.config;
+	const struct rail_conf *rail = &conf->rails[at.rail_idx];
+	struct address from;
+
+	if (rail_attr(c->deps.rails[at.rail_idx])->is_loopback) {
 		snprintf(message, message_bytes, "store %s: endpoint %u: rail %s reaches this node only",
-			conf->stores[store_idx].name, at, conf->rails[rail_idx].name);
+			conf->stores[at.store_idx].name, at.endpoint_idx, rail->name);
 		return -EINVAL;
 	}
-	if (address_parse(e->address, e->port, &to) < 0 || address_parse(conf->rails[rail_idx].address, 0, &from) < 0 ||
-		to.sa.ss_family != from.sa.ss_family) {
+	if (address_parse(rail->address, 0, &from) < 0 || to->sa.ss_family != from.sa.ss_family) {
 		snprintf(message, message_bytes,
 			"store %s: endpoint %u: %s and rail %s's %s must be two IPv4 or two IPv6 addresses",
-			conf->stores[store_idx].name, at, e->address, conf->rails[rail_idx].name,
-			conf->rails[rail_idx].address);
+			conf->stores[at.store_idx].name, at.endpoint_idx,
+			conf->stores[at.store_idx].endpoints[at.endpoint_idx].address, rail->name, rail->address);
 		return -EINVAL;
 	}
-	d = add(c, store_idx, (uint16_t)rail_idx);
-	d->to = to;
+	add(c, at)->to = *to;
 	return 0;
 }
 
-static int find_rail(const struct config *conf, const char *name, uint16_t position)
-{
-	if (!name[0])
-		return position < conf->n_rails ? position : -1;
-	for (uint16_t i = 0; i < conf->n_rails; i++) {
-		if (!strcmp(conf->rails[i].name, name))
-			return i;
-	}
-	return -1;
-}
-
-static struct dialler *add(struct conn *c, uint16_t store_idx, uint16_t rail_idx)
+static struct dialler *add(struct conn *c, struct health_name at)
 {
 	struct dialler *d = &c->diallers[c->n_diallers];
 
-	d->store_idx = store_idx;
-	d->rail_idx = rail_idx;
+	d->store_idx = d->info.store_idx = d->fault.store_idx = at.store_idx;
+	d->endpoint_idx = d->info.endpoint_idx = d->fault.endpoint_idx = at.endpoint_idx;
+	d->rail_idx = d->info.rail_idx = d->fault.rail_idx = at.rail_idx;
 	d->row = (uint16_t)c->n_diallers++;
-	d->info.store_idx = store_idx;
-	d->info.rail_idx = rail_idx;
 	d->info.is_dialler = true;
-	memcpy(d->info.peer, c->deps.config->stores[store_idx].name, sizeof(d->info.peer));
+	memcpy(d->info.peer, c->deps.config->stores[at.store_idx].name, sizeof(d->info.peer));
 	return d;
 }
 
@@ -153,6 +165,10 @@ bool diallers_poll(struct conn *c)
 
 		if (d->link || c->now_ns < d->next_ns)
 			continue;
+		if (!is_wanted(c, d)) {
+			stand_by(c, d);
+			continue;
+		}
 		if (c->netdevs[d->rail_idx].is_down)
 			put_off(c, d);
 		else
@@ -169,10 +185,26 @@ uint64_t diallers_next_timer(const struct conn *c)
 	uint64_t next = UINT64_MAX;
 
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		if (!c->diallers[i].link && c->diallers[i].next_ns < next)
+		if (!c->diallers[i].link && c->diallers[i].next_ns < next && is_wanted(c, &c->diallers[i]))
 			next = c->diallers[i].next_ns;
 	}
 	return next;
+}
+
+static bool is_wanted(const struct conn *c, const struct dialler *d)
+{
+	const uint32_t *rails = c->deps.wants ? &c->deps.wants->rails[d->store_idx][d->endpoint_idx] : NULL;
+
+	/* Relaxed: a word of its own; control kicks conn after it wrote one. */
+	return !rails || (__atomic_load_n(rails, __ATOMIC_RELAXED) >> d->rail_idx & 1);
+}
+
+static void stand_by(struct conn *c, struct dialler *d)
+{
+	if (d->info.state == CONN_STANDBY)
+		return;
+	d->info.state = CONN_STANDBY;
+	info_publish(c, d->row, &d->info);
 }
 
 void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
@@ -202,8 +234,6 @@ static void tell_fault(struct conn *c, struct dialler *d, const struct link *l)
 	if (d->is_fault_out)
 		return;
 	d->is_fault_out = true;
-	d->fault.store_idx = d->store_idx;
-	d->fault.rail_idx = d->rail_idx;
 	d->fault.evidence = l->evidence;
 	d->fault.status = d->status;
 	queue_emit(c, &d->fault.m, MSG_DIAL_FAULT);
@@ -309,6 +339,8 @@ static bool settle_one(struct conn *c, struct dial_event *e)
 			queue_emit(c, &e->m, MSG_DIAL_DONE);
 			return true;
 		}
+		if (!d->link && !is_wanted(c, d))
+			continue;
 		is_busy |= d->link != NULL || d->next_ns <= c->now_ns;
 		failed = d;
 	}
@@ -360,6 +392,7 @@ static void start(struct conn *c, struct dialler *d)
 	l->dialler = d;
 	l->pair.is_dialler = true;
 	l->pair.store_idx = d->store_idx;
+	l->pair.endpoint_idx = d->endpoint_idx;
 	l->state = LINK_CONNECTING;
 	if (d->is_self)
 		self_dial(c, d);

@@ -112,9 +112,10 @@ struct news {
 	uint8_t told;      /* enum news_told: the last line */
 };
 
-/* One configured endpoint, or one mock rail of a store that is this node. Lives as long as conn. */
+/* One pair of a local rail and an endpoint, or one mock rail of a store that is this node. Lives as long as conn. */
 struct dialler {
 	uint16_t store_idx;
+	uint16_t endpoint_idx; /* self: the rail */
 	uint16_t rail_idx;
 	uint16_t row; /* of the info table */
 	bool is_self;

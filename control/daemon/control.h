@@ -55,6 +55,8 @@ bool control_poll(struct control *c, uint64_t now_ns);
 void control_run(struct control *c);
 /* Earliest timer; UINT64_MAX = none. */
 uint64_t control_next_timer(const struct control *c);
+/* For conn. */
+const struct dial_wants *control_dial_wants(const struct control *c);
 
 /* ---- api <-> control ---- */
 enum api_op {
@@ -98,8 +100,11 @@ struct limits_usage {
 struct api_pair_health {
 	uint16_t rail_idx;
 	uint16_t store_idx;                /* 0xffff: the peer dialled us, and the pair has no breaker */
+	uint16_t endpoint_idx;             /* of the store */
 	char node_name[RY_NAME_MAX_BYTES]; /* of the peer; empty while it is not connected */
 	bool is_eligible;                  /* new data may go there: all that follows is well */
+	bool is_preferred;                 /* the rail's own choice of endpoint while all is well */
+	bool is_in_use;                    /* the rail uses this one, of those that it is connected to, for new data */
 	bool is_connected;
 	bool is_proven; /* a full-size PING came back on this connection, or none was needed */
 	bool is_suspect;

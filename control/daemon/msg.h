@@ -16,6 +16,7 @@
 #include <railyard/status.h>
 #include <railyard/types.h>
 
+#include "daemon/config.h"
 #include "wire/wire.h"
 
 #ifdef __cplusplus
@@ -78,7 +79,8 @@ struct pair {
 	uint16_t idx; /* of the pair table; reused only after QUIESCED */
 	uint16_t rail_idx;
 	uint16_t n_qps;
-	uint16_t store_idx; /* dialled: index in config.stores; 0xffff: accepted */
+	uint16_t store_idx;    /* dialled: index in config.stores; 0xffff: accepted */
+	uint16_t endpoint_idx; /* dialled: of the store; when the store is this node, the rail */
 	bool is_dialler;
 	bool is_self;     /* both ends in this process (mock) */
 	uint32_t epoch;   /* connection incarnation, unique in this process */
@@ -112,9 +114,16 @@ struct dial_event {
 struct dial_fault {
 	struct msg m;
 	uint16_t store_idx;
+	uint16_t endpoint_idx;
 	uint16_t rail_idx;
 	uint8_t evidence; /* enum rail_evidence */
 	uint32_t status;
+};
+
+/* Which endpoints of a store each local rail should be connected to, as masks of rails. Written by control, read by
+ * conn, each word for itself; control kicks conn after a change. */
+struct dial_wants {
+	uint32_t rails[CONFIG_STORES_MAX][RY_RAILS_MAX];
 };
 
 struct pair_kill {

@@ -324,6 +324,7 @@ static int make_conn(struct node *n, const struct node_conf *conf, struct text *
 		.rails = n->rails,
 		.to_control = n->conn_to_control,
 		.from_control = n->control_to_conn,
+		.wants = control_dial_wants(n->control),
 		.control_waker = &n->control_waker,
 		.waker = &n->conn_waker,
 		.want_virtual_time = conf->want_virtual_time,

@@ -2,105 +2,30 @@
 #include "health/health.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct layout {
-	struct rail_map_end locals[RY_RAILS_MAX];
-	struct rail_map_end remotes[CONFIG_STORES_MAX][RY_RAILS_MAX];
-	char names[CONFIG_STORES_MAX][RY_RAILS_MAX][RY_NAME_MAX_BYTES];
-	struct rail_map_peer peers[CONFIG_STORES_MAX];
-	struct rail_map_row rows[CONFIG_STORES_MAX * RY_RAILS_MAX];
-	struct rail_map_table table;
-};
+#include "health/layout.h"
 
-static void lay_out(struct layout *l, const struct config *c);
-static void lay_out_store(struct layout *l, const struct config *c, uint16_t s);
-static uint16_t rail_of(const struct config *c, uint16_t store, uint16_t endpoint);
-static void number(struct health *h, const struct config *c);
+static int numa_of(const struct health *h, uint16_t store_idx, uint16_t rail_idx);
 
 int health_init(struct health *h, const struct config *config, struct rail_map_error *err)
 {
-	struct layout *l = calloc(1, sizeof(*l));
-	struct rail_map_layout layout;
+	struct layout *l = layout_create(config, err);
 	int rc;
 
 	if (!l)
 		return -ENOMEM;
 	memset(h, 0, sizeof(*h));
-	memset(h->breaker_of, 0xff, sizeof(h->breaker_of));
 	for (uint32_t i = 0; i < PAIRS_MAX; i++)
 		h->conns[i].breaker = RAIL_MAP_NONE;
-	lay_out(l, config);
-	layout = (struct rail_map_layout){
-		.n_locals = config->n_rails,
-		.locals = l->locals,
-		.n_peers = config->n_stores,
-		.peers = l->peers,
-		.table = &l->table,
-	};
+	for (uint16_t s = 0; s < config->n_stores; s++)
+		h->memory_numa[s] = config->stores[s].memory_numa;
 	rc = rail_health_init(&h->breakers, &config->health, err);
 	if (rc == 0 && l->table.n_all)
-		rc = rail_health_load(&h->breakers, &layout, 0, err);
-	if (rc == 0 && l->table.n_all)
-		number(h, config);
+		rc = rail_health_load(&h->breakers, &l->layout, 0, err);
 	free(l);
 	return rc;
-}
-
-static void lay_out(struct layout *l, const struct config *c)
-{
-	for (uint16_t i = 0; i < c->n_rails; i++)
-		l->locals[i] = (struct rail_map_end){.name = c->rails[i].name, .numa = c->rails[i].numa_node};
-	for (uint16_t s = 0; s < c->n_stores; s++)
-		lay_out_store(l, c, s);
-	l->table.all = l->rows;
-}
-
-/* An endpoint has no name of its own: its place in the list is its name. A self store has one for each mock rail. */
-static void lay_out_store(struct layout *l, const struct config *c, uint16_t s)
-{
-	const struct config_store *st = &c->stores[s];
-	uint16_t n = st->is_self ? c->n_rails : st->n_endpoints;
-
-	l->peers[s] = (struct rail_map_peer){.name = st->name, .n_rails = n, .rails = l->remotes[s]};
-	for (uint16_t e = 0; e < n; e++) {
-		uint16_t r = rail_of(c, s, e);
-
-		snprintf(l->names[s][e], sizeof(l->names[s][e]), "%u", e);
-		l->remotes[s][e] = (struct rail_map_end){.name = l->names[s][e]};
-		if (r < c->n_rails)
-			l->rows[l->table.n_all++] = (struct rail_map_row){c->rails[r].name, st->name, l->names[s][e]};
-	}
-}
-
-/* The local rail that reaches an endpoint, as conn dials it. */
-static uint16_t rail_of(const struct config *c, uint16_t store, uint16_t endpoint)
-{
-	const char *name = c->stores[store].endpoints[endpoint].rail;
-
-	if (c->stores[store].is_self || !name[0])
-		return endpoint;
-	for (uint16_t r = 0; r < c->n_rails; r++) {
-		if (!strcmp(c->rails[r].name, name))
-			return r;
-	}
-	return UINT16_MAX;
-}
-
-static void number(struct health *h, const struct config *c)
-{
-	for (uint16_t s = 0; s < c->n_stores; s++) {
-		uint16_t n = c->stores[s].is_self ? c->n_rails : c->stores[s].n_endpoints;
-
-		for (uint16_t e = 0; e < n; e++) {
-			uint16_t r = rail_of(c, s, e);
-
-			if (r < c->n_rails)
-				h->breaker_of[s][r] = rail_map_pair(rail_health_map(&h->breakers), r, s, e);
-		}
-	}
 }
 
 void health_begin(struct health *h, uint64_t now_ns)
@@ -131,7 +56,8 @@ bool health_connected(struct health *h, const struct pair *pair)
 	struct health_conn *c = &h->conns[pair->idx];
 
 	c->epoch = pair->epoch;
-	c->breaker = pair->is_dialler ? h->breaker_of[pair->store_idx][pair->rail_idx] : RAIL_MAP_NONE;
+	c->breaker = pair->is_dialler ? health_breaker(h, pair->store_idx, pair->endpoint_idx, pair->rail_idx)
+				      : RAIL_MAP_NONE;
 	c->is_proven = c->breaker == RAIL_MAP_NONE ||
 		       (!h->wants_proof[c->breaker] && rail_health_is_available(&h->breakers, c->breaker));
 	return c->is_proven;
@@ -156,10 +82,8 @@ void health_lost(
 
 /* While the cooldown runs a failed attempt adds nothing, and must not take the place of the PING that follows the first
  * good one. */
-void health_dial_failed(
-	struct health *h, uint16_t store_idx, uint16_t rail_idx, const struct rail_fault *fault, uint64_t now_ns)
+void health_dial_failed(struct health *h, uint16_t breaker, const struct rail_fault *fault, uint64_t now_ns)
 {
-	uint16_t breaker = h->breaker_of[store_idx][rail_idx];
 	struct rail_token token = {.kind = RAIL_NORMAL, .pair_idx = breaker};
 
 	if (breaker == RAIL_MAP_NONE)
@@ -217,15 +141,28 @@ uint64_t health_due_ns(const struct health *h, uint16_t pair_idx, uint64_t now_n
 	return c->is_proven ? UINT64_MAX : now_ns;
 }
 
-void health_names(const struct health *h, uint16_t breaker, uint16_t *store_idx, uint16_t *rail_idx)
+void health_names(const struct health *h, uint16_t breaker, struct health_name *out)
 {
-	for (uint16_t s = 0; s < CONFIG_STORES_MAX; s++) {
-		for (uint16_t r = 0; r < RY_RAILS_MAX; r++) {
-			if (h->breaker_of[s][r] == breaker) {
-				*store_idx = s;
-				*rail_idx = r;
-				return;
-			}
-		}
-	}
+	const struct rail_map_plan *p = &rail_health_map(&h->breakers)->plan;
+	uint16_t remote = p->pairs[breaker].remote_idx;
+
+	out->rail_idx = p->pairs[breaker].local_idx;
+	out->store_idx = p->remotes[remote].peer_idx;
+	out->endpoint_idx = (uint16_t)(remote - p->peers[out->store_idx].first_remote);
+}
+
+uint16_t health_preferred(const struct health *h, uint16_t store_idx, uint16_t rail_idx)
+{
+	return rail_map_preferred(rail_health_map(&h->breakers), rail_idx, store_idx, numa_of(h, store_idx, rail_idx));
+}
+
+uint16_t health_best(const struct health *h, uint16_t store_idx, uint16_t rail_idx)
+{
+	return rail_map_best(rail_health_map(&h->breakers), rail_idx, store_idx, numa_of(h, store_idx, rail_idx));
+}
+
+static int numa_of(const struct health *h, uint16_t store_idx, uint16_t rail_idx)
+{
+	return h->memory_numa[store_idx] != UINT32_MAX ? (int)h->memory_numa[store_idx]
+						       : rail_health_map(&h->breakers)->plan.locals[rail_idx].numa;
 }

@@ -28,10 +28,17 @@ struct health_conn {
 	bool is_proven;
 };
 
+/* What a breaker belongs to, by index in the configuration. */
+struct health_name {
+	uint16_t store_idx;
+	uint16_t endpoint_idx;
+	uint16_t rail_idx;
+};
+
 struct health {
 	struct health_conn conns[PAIRS_MAX];
-	uint16_t breaker_of[CONFIG_STORES_MAX][RY_RAILS_MAX]; /* RAIL_MAP_NONE = no such pair */
-	bool wants_proof[PAIRS_MAX]; /* by breaker: its last connection was lost without a BYE */
+	bool wants_proof[PAIRS_MAX];             /* by breaker: its last connection was lost without a BYE */
+	uint32_t memory_numa[CONFIG_STORES_MAX]; /* all ones = of no matter */
 	struct rail_health breakers;
 };
 
@@ -61,8 +68,7 @@ static inline bool health_is_available(const struct health *h, uint16_t pair_idx
 }
 
 /* An attempt to connect a configured pair failed. When the cooldown is over, the attempt was the trial. */
-void health_dial_failed(
-	struct health *h, uint16_t store_idx, uint16_t rail_idx, const struct rail_fault *fault, uint64_t now_ns);
+void health_dial_failed(struct health *h, uint16_t breaker, const struct rail_fault *fault, uint64_t now_ns);
 
 /* Whether a PING should go out on this connection now: it waits for its proof, or its breaker is due. */
 bool health_wants_ping(const struct health *h, uint16_t pair_idx, uint64_t now_ns);
@@ -72,9 +78,19 @@ struct rail_token health_ask(struct health *h, uint16_t pair_idx, uint64_t now_n
 void health_pinged(struct health *h, uint16_t pair_idx, struct rail_token token, bool is_good,
 	const struct rail_fault *fault, uint64_t now_ns);
 
-/* Store and local rail of a breaker. */
-void health_names(const struct health *h, uint16_t breaker, uint16_t *store_idx, uint16_t *rail_idx);
+/* RAIL_MAP_NONE = no such pair. */
+static inline uint16_t health_breaker(
+	const struct health *h, uint16_t store_idx, uint16_t endpoint_idx, uint16_t rail_idx)
+{
+	return rail_map_pair(rail_health_map(&h->breakers), rail_idx, store_idx, endpoint_idx);
+}
+/* The other way round; the breaker exists. */
+void health_names(const struct health *h, uint16_t breaker, struct health_name *out);
 
+/* The pair that a local rail uses towards a store while all is well, and the one that it should use now; RAIL_MAP_NONE
+ * when they share none. */
+uint16_t health_preferred(const struct health *h, uint16_t store_idx, uint16_t rail_idx);
+uint16_t health_best(const struct health *h, uint16_t store_idx, uint16_t rail_idx);
 /* When health_wants_ping of this connection may become true by itself; UINT64_MAX = never. */
 uint64_t health_due_ns(const struct health *h, uint16_t pair_idx, uint64_t now_ns);
 

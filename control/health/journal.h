@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "health/rail_health.h"
+#include "health/health.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,8 +22,7 @@ extern "C" {
 
 struct journal_entry {
 	struct rail_transition what;
-	uint16_t rail_idx;
-	uint16_t store_idx;
+	struct health_name name;
 };
 
 struct journal {

@@ -36,6 +36,8 @@ static bool is_by_numa(const struct rail_map_rail *local, const struct rail_map_
 static bool is_any(const struct rail_map_rail *local, const struct rail_map_rail *remote);
 static void choose_group(struct rail_map *map, uint16_t group);
 static uint16_t choose(const struct rail_map *map, uint16_t group, uint8_t numa);
+static uint16_t group_of(const struct rail_map_plan *p, uint16_t local_idx, uint16_t peer_idx);
+static uint16_t belongs(const struct rail_map *map, uint16_t group, uint8_t numa);
 static uint16_t choose_across(const struct rail_map *map, uint16_t group, uint8_t numa);
 static uint16_t first_usable(const struct rail_map *map, uint16_t group, int numa);
 
@@ -435,17 +437,22 @@ static void choose_group(struct rail_map *map, uint16_t group)
  * will be probed). */
 static uint16_t choose(const struct rail_map *map, uint16_t group, uint8_t numa)
 {
-	const struct rail_map_plan *p = &map->plan;
-	uint16_t chosen = p->groups[group].preferred, other;
+	uint16_t chosen = belongs(map, group, numa), other;
 
-	if (p->locals[p->groups[group].local_idx].numa != numa)
-		chosen = choose_across(map, group, numa);
 	if (!map->is_paused[chosen])
 		return chosen;
 	other = first_usable(map, group, numa);
 	if (other == RAIL_MAP_NONE)
 		other = first_usable(map, group, -1);
 	return other == RAIL_MAP_NONE ? chosen : other;
+}
+
+static uint16_t belongs(const struct rail_map *map, uint16_t group, uint8_t numa)
+{
+	const struct rail_map_plan *p = &map->plan;
+
+	return p->locals[p->groups[group].local_idx].numa == numa ? p->groups[group].preferred
+								  : choose_across(map, group, numa);
 }
 
 /* Another node's rail: the one the table names, a namesake, else by position; the preferred one where that node has
@@ -539,11 +546,19 @@ void rail_map_set_paused(struct rail_map *map, uint16_t pair_idx, bool is_paused
 
 uint16_t rail_map_best(const struct rail_map *map, uint16_t local_idx, uint16_t peer_idx, int remote_numa)
 {
-	const struct rail_map_plan *p = &map->plan;
-	uint16_t group;
+	uint16_t group = group_of(&map->plan, local_idx, peer_idx);
 
-	if (local_idx >= p->n_locals || peer_idx >= p->n_peers)
-		return RAIL_MAP_NONE;
-	group = p->group_of[local_idx][peer_idx];
 	return group == RAIL_MAP_NONE ? RAIL_MAP_NONE : map->best[group][fold_numa(remote_numa)];
+}
+
+uint16_t rail_map_preferred(const struct rail_map *map, uint16_t local_idx, uint16_t peer_idx, int remote_numa)
+{
+	uint16_t group = group_of(&map->plan, local_idx, peer_idx);
+
+	return group == RAIL_MAP_NONE ? RAIL_MAP_NONE : belongs(map, group, fold_numa(remote_numa));
+}
+
+static uint16_t group_of(const struct rail_map_plan *p, uint16_t local_idx, uint16_t peer_idx)
+{
+	return local_idx < p->n_locals && peer_idx < p->n_peers ? p->group_of[local_idx][peer_idx] : RAIL_MAP_NONE;
 }

@@ -131,6 +131,9 @@ void rail_map_set_paused(struct rail_map *map, uint16_t pair_idx, bool is_paused
  * they share no pair. */
 uint16_t rail_map_best(const struct rail_map *map, uint16_t local_idx, uint16_t peer_idx, int remote_numa);
 
+/* The same while nothing is paused. */
+uint16_t rail_map_preferred(const struct rail_map *map, uint16_t local_idx, uint16_t peer_idx, int remote_numa);
+
 static inline bool rail_map_has_pair(const struct rail_map *map, uint16_t pair_idx)
 {
 	return pair_idx < PAIRS_MAX && map->plan.pairs[pair_idx].exists;

@@ -2,12 +2,16 @@
 /* What the api thread asks of control: one call a turn, most of them answered at once. */
 #include "read/control_priv.h"
 
+#include "health/layout.h"
+
 static bool serve(struct control *c, struct api_call *call);
 static void begin_shutdown(struct control *c, struct api_call *call);
 static void rail_info(const struct control *c, struct api_call *call);
 static void set_limits(struct control *c, struct api_call *call);
 static void all_pairs(const struct control *c, struct api_call *call);
-static void configured_pair(const struct control *c, uint16_t s, uint16_t r, struct api_pair_health *out);
+static void configured_pairs(const struct control *c, uint16_t s, struct api_call *call);
+static bool configured_pair(const struct control *c, const struct health_name *name, struct api_pair_health *out);
+static const struct peer_pair *connected(const struct control *c, const struct health_name *name);
 static void accepted_pairs(const struct control *c, const struct peer *p, struct api_call *call);
 static void connection(const struct control *c, const struct peer_pair *pp, struct api_pair_health *out);
 
@@ -96,29 +100,57 @@ static void set_limits(struct control *c, struct api_call *call)
 static void all_pairs(const struct control *c, struct api_call *call)
 {
 	call->n_pairs = 0;
-	for (uint16_t s = 0; s < c->config->n_stores; s++) {
-		for (uint16_t r = 0; r < c->n_rails; r++) {
-			if (c->health.breaker_of[s][r] != RAIL_MAP_NONE && call->n_pairs < API_PAIRS_MAX)
-				configured_pair(c, s, r, &call->pairs[call->n_pairs++]);
-		}
-	}
+	for (uint16_t s = 0; s < c->config->n_stores; s++)
+		configured_pairs(c, s, call);
 	for (uint16_t p = c->config->n_stores; p < c->n_peers; p++) {
 		if (c->peers[p].is_used)
 			accepted_pairs(c, &c->peers[p], call);
 	}
 }
 
-/* It is there whether a connection is or not. */
-static void configured_pair(const struct control *c, uint16_t s, uint16_t r, struct api_pair_health *out)
+static void configured_pairs(const struct control *c, uint16_t s, struct api_call *call)
 {
-	const struct peer *p = &c->peers[s];
+	for (uint16_t e = 0; e < layout_n_endpoints(c->config, s); e++) {
+		for (uint16_t r = 0; r < c->n_rails && call->n_pairs < API_PAIRS_MAX; r++) {
+			struct health_name name = {s, e, r};
+
+			call->n_pairs += configured_pair(c, &name, &call->pairs[call->n_pairs]);
+		}
+	}
+}
+
+/* The preferred one is there whether a connection is or not; another of its rail when it has something to tell. */
+static bool configured_pair(const struct control *c, const struct health_name *name, struct api_pair_health *out)
+{
+	uint16_t breaker = health_breaker(&c->health, name->store_idx, name->endpoint_idx, name->rail_idx);
+	const struct rail_ctx *rs = &c->rails[name->rail_idx];
+	const struct peer_pair *pp = connected(c, name);
 
 	*out = (struct api_pair_health){
-		.rail_idx = r, .store_idx = s, .is_draining = c->rails[r].is_draining, .is_slow = c->rails[r].is_slow};
-	if (p->rail_mask >> r & 1)
-		connection(c, &p->by_rail[r], out);
-	out->has_breaker =
-		rail_health_get_report(&c->health.breakers, c->health.breaker_of[s][r], c->now_ns, &out->report);
+		.rail_idx = name->rail_idx,
+		.store_idx = name->store_idx,
+		.endpoint_idx = name->endpoint_idx,
+		.is_preferred = breaker == health_preferred(&c->health, name->store_idx, name->rail_idx),
+		.is_draining = rs->is_draining,
+		.is_slow = rs->is_slow,
+	};
+	out->has_breaker = rail_health_get_report(&c->health.breakers, breaker, c->now_ns, &out->report);
+	if (pp)
+		connection(c, pp, out);
+	return out->has_breaker && (out->is_preferred || pp || out->report.state != RAIL_CLOSED);
+}
+
+static const struct peer_pair *connected(const struct control *c, const struct health_name *name)
+{
+	const struct peer *p = &c->peers[name->store_idx];
+
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		const struct pair *pair = p->pairs[i].pair;
+
+		if (pair->rail_idx == name->rail_idx && pair->endpoint_idx == name->endpoint_idx)
+			return &p->pairs[i];
+	}
+	return NULL;
 }
 
 static void accepted_pairs(const struct control *c, const struct peer *p, struct api_call *call)
@@ -142,6 +174,7 @@ static void connection(const struct control *c, const struct peer_pair *pp, stru
 {
 	const struct path *path = &c->paths[pp->pair->idx];
 	const struct health_conn *hc = &c->health.conns[pp->pair->idx];
+	const struct peer_pair *used = &c->peers[peer_of_pair(c, pp->pair->idx, pp->epoch)].by_rail[pp->pair->rail_idx];
 
 	memcpy(out->node_name, pp->pair->node_name, sizeof(out->node_name));
 	/* A path that was given up is not connected any more, whatever its sockets say. */
@@ -150,4 +183,5 @@ static void connection(const struct control *c, const struct peer_pair *pp, stru
 	out->is_suspect = path->is_suspect;
 	out->segment_deadline_ns = path_limit_ns(c, path, c->config->segment_bytes);
 	out->is_eligible = path_is_eligible(c, pp);
+	out->is_in_use = used->epoch == pp->epoch && used->pair == pp->pair;
 }

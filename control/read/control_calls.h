@@ -243,6 +243,16 @@ const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx);
 void peer_want_dial(struct control *c, uint16_t peer_idx);
 uint16_t peer_of_pair(const struct control *c, uint16_t pair_idx, uint32_t epoch);
 
+/* ---- endpoints.c ---- */
+void endpoints_init(struct control *c);
+/* A pair of this peer came or went. */
+void endpoints_choose(struct control *c, struct peer *p);
+/* A breaker or a proof of this store changed. */
+void endpoints_map(struct control *c, uint16_t store_idx);
+/* With every housekeeping. */
+void endpoints_run(struct control *c);
+uint64_t endpoints_due_ns(const struct control *c);
+
 /* ---- meta.c: requests to stores and their answers ---- */
 /* Sends the op's request, or queues it. */
 void meta_send(struct control *c, struct op *op);

@@ -92,6 +92,7 @@ static unsigned housekeeping(struct control *c)
 	n += path_scan(c); /* what came in now may let more out: another turn */
 	slow_run(c);
 	prober_run(c);
+	endpoints_run(c);
 	put_serve_housekeep(c);
 	rings_reap_detached(c);
 	if (c->shutdown) {
@@ -170,6 +171,7 @@ uint64_t control_next_timer(const struct control *c)
 		at = c->deadline_scan_ns;
 	at = RTE_MIN(at, prober_due_ns(c));
 	at = RTE_MIN(at, slow_due_ns(c));
+	at = RTE_MIN(at, endpoints_due_ns(c));
 	if (c->n_putins && c->now_ns + 1000000000 < at)
 		at = c->now_ns + 1000000000; /* idle puts expire */
 	return at;

@@ -151,6 +151,14 @@ struct peer {
 	char cause[RY_CAUSE_MAX_BYTES]; /* why it is not connected */
 };
 
+/* ---- endpoints.c ---- */
+struct endpoints {
+	struct dial_wants wants; /* read by conn */
+	bool has_choice[CONFIG_STORES_MAX];
+	uint64_t at_ns;                                              /* of the next look */
+	uint64_t unserved_since_ns[CONFIG_STORES_MAX][RY_RAILS_MAX]; /* the rail has no eligible pair; 0 = it has */
+};
+
 /* ---- Descriptors ---- */
 enum desc_state {
 	DESC_FREE = 0,
@@ -457,6 +465,7 @@ struct control {
 	uint32_t n_quieting; /* ops in OP_QUIET */
 	uint32_t n_putins;   /* PUTIN_OPEN */
 	bool want_conn_kick;
+	struct endpoints endpoints;
 	bool want_api_kick;
 };
 

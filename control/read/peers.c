@@ -9,7 +9,6 @@ static struct peer *peer_for(struct control *c, const struct pair *pair);
 static struct peer *accepted_peer(struct control *c, uint64_t node_id);
 static void restarted(struct control *c, struct peer *p, const struct pair *pair);
 static void fail_transfers(struct control *c, uint16_t peer_idx, uint32_t status, const char *cause);
-static void choose_by_rail(struct peer *p);
 static void ack_down(struct control *c, struct pair_event *ev);
 
 void peers_init(struct control *c)
@@ -26,6 +25,7 @@ void peers_init(struct control *c)
 		p->dial.store_idx = i;
 		snprintf(p->cause, sizeof(p->cause), "store %s was never connected", name);
 	}
+	endpoints_init(c);
 }
 
 void peer_pair_up(struct control *c, struct pair_event *ev)
@@ -43,7 +43,7 @@ void peer_pair_up(struct control *c, struct pair_event *ev)
 	p->cause[0] = 0;
 	path_up(c, pair, (uint16_t)(p - c->peers));
 	health_connected(&c->health, pair);
-	choose_by_rail(p);
+	endpoints_choose(c, p);
 }
 
 static struct peer *peer_for(struct control *c, const struct pair *pair)
@@ -96,18 +96,6 @@ static void fail_transfers(struct control *c, uint16_t peer_idx, uint32_t status
 	}
 }
 
-/* The first pair of each local rail carries its data. */
-static void choose_by_rail(struct peer *p)
-{
-	p->rail_mask = 0;
-	for (uint32_t i = p->n_pairs; i-- > 0;) {
-		uint16_t r = p->pairs[i].pair->rail_idx;
-
-		p->by_rail[r] = p->pairs[i];
-		p->rail_mask |= 1u << r;
-	}
-}
-
 void peer_pair_down(struct control *c, struct pair_event *ev)
 {
 	const struct pair *pair = ev->pair;
@@ -125,7 +113,7 @@ void peer_pair_down(struct control *c, struct pair_event *ev)
 				break;
 			}
 		}
-		choose_by_rail(p);
+		endpoints_choose(c, p);
 		memcpy(p->cause, ev->cause, sizeof(p->cause));
 		meta_pair_lost(c, pair->idx, pair->epoch);
 		if (!p->n_pairs && !p->is_dialled) {
@@ -195,7 +183,8 @@ void peer_dial_fault(struct control *c, struct dial_fault *f)
 {
 	struct rail_fault fault = {.evidence = f->evidence, .status = f->status};
 
-	health_dial_failed(&c->health, f->store_idx, f->rail_idx, &fault, c->now_ns);
+	health_dial_failed(
+		&c->health, health_breaker(&c->health, f->store_idx, f->endpoint_idx, f->rail_idx), &fault, c->now_ns);
 	f->m.kind = MSG_DIAL_FAULT_SEEN;
 	spsc_push(c->d.to_conn, f);
 	c->want_conn_kick = true;

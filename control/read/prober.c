@@ -7,6 +7,7 @@
 
 static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp);
 static struct probe *free_probe(struct control *c);
+static void map_again(struct control *c, uint16_t breaker);
 static void log_transitions(struct control *c);
 static uint64_t ping_due_ns(const struct control *c, uint16_t idx);
 
@@ -99,6 +100,17 @@ void prober_done(struct control *c, struct segment *s)
 	health_pinged(&c->health, s->pair_idx, pr->token, is_same && s->status == RY_OK, s->posted_ns ? &fault : NULL,
 		c->now_ns);
 	path_done(c, s);
+	if (s->status == RY_OK)
+		map_again(c, pr->token.pair_idx);
+}
+
+/* A proof makes a pair eligible without a transition. */
+static void map_again(struct control *c, uint16_t breaker)
+{
+	struct health_name name;
+
+	health_names(&c->health, breaker, &name);
+	endpoints_map(c, name.store_idx);
 }
 
 static void log_transitions(struct control *c)
@@ -111,7 +123,8 @@ static void log_transitions(struct control *c)
 			journal_lost(c->d.journal, n_lost);
 		struct journal_entry e = {.what = t};
 
-		health_names(&c->health, t.pair_idx, &e.store_idx, &e.rail_idx);
+		health_names(&c->health, t.pair_idx, &e.name);
+		endpoints_map(c, e.name.store_idx);
 		journal_push(c->d.journal, &e);
 		c->want_api_kick = true;
 	}

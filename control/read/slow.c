@@ -164,7 +164,7 @@ static void trip(struct control *c, uint16_t r)
 	struct rail_health *h = &c->health.breakers;
 
 	for (uint16_t s = 0; s < c->config->n_stores; s++) {
-		uint16_t b = c->health.breaker_of[s][r];
+		uint16_t b = health_best(&c->health, s, r);
 
 		if (b == RAIL_MAP_NONE || !has_another(c, s, r))
 			continue;

@@ -12,7 +12,7 @@ static const struct rail_breaker *breaker(struct fault_rig *f, uint16_t rail)
 {
 	const struct health *h = &f->r.node->control->health;
 
-	return &h->breakers.pairs[h->breaker_of[0][rail]];
+	return &h->breakers.pairs[health_breaker(h, 0, rail, rail)];
 }
 
 /* Several QPs a pair: all of them go, one verdict. */
@@ -133,23 +133,23 @@ Test(fault_evidence, failed_attempts_feed_the_breaker)
 	b = breaker(&f, BAD);
 	now = f.r.now_ns;
 	for (int i = 0; i < 5; i++)
-		health_dial_failed(h, 0, BAD, &fault, now += 10 * MS);
+		health_dial_failed(h, health_breaker(h, 0, BAD, BAD), &fault, now += 10 * MS);
 	cr_assert(!b->error_count && !b->resume_ns, "who refuses is there");
 	fault.evidence = RAIL_EV_PATH;
 	for (int i = 0; i < 3; i++) {
 		cr_assert(!b->resume_ns);
-		health_dial_failed(h, 0, BAD, &fault, now += 10 * MS);
+		health_dial_failed(h, health_breaker(h, 0, BAD, BAD), &fault, now += 10 * MS);
 	}
 	cr_assert(b->resume_ns && b->cooldown_ns == 5000 * MS && !b->n_sent);
-	health_dial_failed(h, 0, BAD, &fault, now + 2000 * MS);
+	health_dial_failed(h, health_breaker(h, 0, BAD, BAD), &fault, now + 2000 * MS);
 	cr_assert(b->cooldown_ns == 5000 * MS && !b->n_sent);
 	for (uint64_t cooldown_s = 10; cooldown_s < 1000; cooldown_s *= 2) {
-		health_dial_failed(h, 0, BAD, &fault, b->resume_ns);
+		health_dial_failed(h, health_breaker(h, 0, BAD, BAD), &fault, b->resume_ns);
 		cr_assert_eq(b->cooldown_ns, (cooldown_s < 300 ? cooldown_s : 300) * 1000 * MS);
 		cr_assert_not(b->is_probe_out);
 	}
 	fault.evidence = RAIL_EV_LOCAL;
-	health_dial_failed(h, 0, BAD, &fault, b->resume_ns);
+	health_dial_failed(h, health_breaker(h, 0, BAD, BAD), &fault, b->resume_ns);
 	cr_assert(!b->is_probe_out && b->cooldown_ns == 300000 * MS, "a local fault is no trial");
 	fault_stop(&f);
 }

@@ -163,6 +163,9 @@ Test(config, stores_must_be_reachable)
 {
 	refused(load_with("rail: rail0", "rail: rail9"), 7, "'rail9' is no rail of this node");
 	refused(load_with("rail: rail0", "rail: rail1"), 7, "rail1 is a mock rail");
+	refused(load_with("rail: rail0", "rails: \"rail0,rail7\""), 7, "'rail7' is no rail of this node, and not all");
+	refused(load_with("rail: rail0", "rails: rail1"), 7, "no rail of this node may use it");
+	refused(load_with("rail: rail0", "numa_node: 16"), 7, "numa_node");
 	refused(load_with("port: 7481, ", ""), 7, "stores[0].endpoints[0].port: is missing");
 	refused(load_with("name: me", "name: store0"), 8, "also the name of stores[0]");
 	refused(load_with(", endpoints: [{address: \"::1\", port: 7481, rail: rail0}]", ""), 7, "0 endpoints");

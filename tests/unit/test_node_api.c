@@ -476,7 +476,7 @@ Test(node_api, reads_are_recorded_newest_first)
 
 static void flap_once(bool is_open)
 {
-	struct journal_entry e = {.rail_idx = 1,
+	struct journal_entry e = {.name = {.rail_idx = 1},
 		.what = {.pair_idx = 1,
 			.from = is_open ? RAIL_CLOSED : RAIL_OPEN,
 			.to = is_open ? RAIL_OPEN : RAIL_CLOSED,

@@ -259,7 +259,8 @@ static bool is_open(const struct rig *r, uint16_t rail)
 {
 	const struct control *c = r->node->control;
 
-	return rail_health_state(&c->health.breakers, c->health.breaker_of[0][rail], r->now_ns) != RAIL_CLOSED;
+	return rail_health_state(&c->health.breakers, health_breaker(&c->health, 0, rail, rail), r->now_ns) !=
+	       RAIL_CLOSED;
 }
 
 Test(node_slow, is_tripped_when_asked)
