@@ -44,8 +44,9 @@ static json_t *describe(const struct api *api, uint64_t number, const struct rec
 		ry_status_name((enum ry_status)rec->status), "class", class_name(rec->class_own));
 
 	json_object_update_new(
-		o, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "class_ref", class_name(rec->class_ref),
-			   "client_id", (json_int_t)rec->client_id, "offset", (json_int_t)rec->offset, "object_bytes",
+		o, json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "class_share_permille",
+			   (json_int_t)rec->class_share_permille, "class_ref", class_name(rec->class_ref), "client_id",
+			   (json_int_t)rec->client_id, "offset", (json_int_t)rec->offset, "object_bytes",
 			   (json_int_t)rec->object_bytes, "wire_bytes", (json_int_t)rec->wire_bytes, "segments",
 			   (json_int_t)rec->n_segments, "queue_ns", (json_int_t)rec->queue_ns, "lookup_ns",
 			   (json_int_t)rec->lookup_ns, "plan_ns", (json_int_t)rec->plan_ns));

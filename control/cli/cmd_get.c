@@ -178,9 +178,11 @@ static int report(const struct cli *c, const struct target *t, const struct ry_r
 	if (t->fd == STDOUT_FILENO)
 		return CLI_OK;
 	return output_print(
-		c, json_pack("{s:o, s:s, s:I, s:I, s:b, s:f, s:f, s:s, s:o}", "key",
+		c, json_pack("{s:o, s:s, s:I, s:I, s:b, s:f, s:f, s:s, s:s, s:I, s:o}", "key",
 			   output_key(c->args.values[0], (uint16_t)strlen(c->args.values[0])), "file", t->path, "bytes",
 			   (json_int_t)result->bytes, "generation", (json_int_t)result->generation, "verified",
 			   result->is_verified, "seconds", seconds, "bytes_per_s", rate, "bottleneck",
-			   output_class(result->stats.class_ref), "rails", output_rails(&result->stats)));
+			   output_class(result->stats.class_ref), "class", output_class(result->stats.class_own),
+			   "class_share_permille", (json_int_t)result->stats.class_share_permille, "rails",
+			   output_rails(&result->stats)));
 }

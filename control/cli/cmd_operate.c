@@ -12,6 +12,7 @@ static void probes_row(json_t *to, const char *rail, const char *peer, const jso
 static void error_cell(json_t *row);
 static json_t *pick(const json_t *row, const char *const *names);
 static void set_if_given(json_t *params, const char *name, uint64_t value);
+static json_t *class_and_share(const json_t *row);
 static json_t *names_of(const json_t *rails);
 
 int cmd_rails(struct cli *c)
@@ -182,11 +183,22 @@ int cmd_reads(struct cli *c)
 	rc = cli_call(c, "reads", params, &result);
 	if (rc != CLI_OK || c->want_json)
 		return rc == CLI_OK ? output_print(c, result) : rc;
-	json_array_foreach (json_object_get(result, "reads"), i, row)
+	json_array_foreach (json_object_get(result, "reads"), i, row) {
 		json_object_set_new(row, "rails", names_of(json_object_get(row, "rails")));
+		json_object_set_new(row, "class", class_and_share(row));
+	}
 	pick_rows(result, "reads", shown);
 	json_object_del(result, "next_before");
 	return output_print(c, result);
+}
+
+/* "network 83 %". */
+static json_t *class_and_share(const json_t *row)
+{
+	const char *name = json_string_value(json_object_get(row, "class")) ?: "";
+	json_int_t permille = json_integer_value(json_object_get(row, "class_share_permille"));
+
+	return permille ? json_sprintf("%s %d %%", name, (int)(permille + 5) / 10) : json_string(name);
 }
 
 static json_t *names_of(const json_t *rails)

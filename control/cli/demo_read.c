@@ -198,6 +198,7 @@ void demo_add_stats(struct demo_pass *pass, const struct ry_read_stats *one, uin
 		pass->slowest_ns = ns;
 		sum->class_ref = one->class_ref;
 		sum->class_own = one->class_own;
+		sum->class_share_permille = one->class_share_permille;
 	}
 	for (i = 0; i < one->n_rails; i++) {
 		for (k = 0; k < sum->n_rails && strcmp(sum->rails[k].name, one->rails[i].name) != 0; k++)

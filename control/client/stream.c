@@ -216,6 +216,7 @@ static void add_stats(struct stream *s, const struct ry_read_stats *batch)
 		s->slowest_ns = batch->object_ns;
 		sum->class_ref = batch->class_ref;
 		sum->class_own = batch->class_own;
+		sum->class_share_permille = batch->class_share_permille;
 	}
 	for (unsigned i = 0; i < batch->n_rails; i++)
 		add_rail(sum, &batch->rails[i]);

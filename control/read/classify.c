@@ -7,10 +7,16 @@ static uint64_t most(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* What a share is a share of: never nothing. */
+static uint64_t span_ns(const struct classify_in *in)
+{
+	return most(most(in->object_ns, in->max_rail_ns), 1);
+}
+
 /* The rule of the reference: it can hardly ever say storage, because a slow disk hides inside rail time. */
 enum ry_class classify_ref(const struct classify_in *in)
 {
-	uint64_t span = most(most(in->object_ns, in->max_rail_ns), 1);
+	uint64_t span = span_ns(in);
 
 	if (in->verify_ns * 2 > span || in->plan_ns * 2 > span)
 		return RY_CLASS_SOFTWARE;
@@ -22,14 +28,16 @@ enum ry_class classify_ref(const struct classify_in *in)
  * its queue is storage, the rest of transfer is wire. Verification counts where it was not overlapped with transfer;
  * queue and plan are scheduling.
  */
-enum ry_class classify_own(const struct classify_in *in)
+enum ry_class classify_own(const struct classify_in *in, uint16_t *share_permille)
 {
 	uint64_t store = in->n_segments ? (in->storage_ns + in->store_queue_ns) / in->n_segments : 0;
 	uint64_t storage = store < in->transfer_ns ? store : in->transfer_ns;
 	uint64_t wire = in->transfer_ns - storage;
 	uint64_t software = most(in->verify_ns, in->plan_ns + in->queue_ns);
+	uint64_t largest = most(software, most(storage, wire)), span = span_ns(in);
 
-	if (!wire && !storage && !software)
+	*share_permille = (uint16_t)(largest < span ? (largest * 1000 + span / 2) / span : 1000);
+	if (!largest)
 		return RY_CLASS_UNKNOWN;
 	if (software > wire && software > storage)
 		return RY_CLASS_SOFTWARE;

@@ -94,7 +94,7 @@ void commit_stats(const struct control *c, const struct op *op, const struct xfe
 		.n_segments = st->n_segments,
 	};
 	st->class_ref = (uint8_t)classify_ref(&in);
-	st->class_own = (uint8_t)classify_own(&in);
+	st->class_own = (uint8_t)classify_own(&in, &st->class_share_permille);
 }
 
 void commit_record(const struct control *c, const struct op *op, const struct ry_cqe *cqe, const struct xfer *x,
@@ -126,6 +126,7 @@ void commit_record(const struct control *c, const struct op *op, const struct ry
 	rec.key_bytes = op->key_bytes;
 	rec.class_ref = st->class_ref;
 	rec.class_own = st->class_own;
+	rec.class_share_permille = st->class_share_permille;
 	rec.is_verified = cqe->is_verified;
 	rec.is_failover = x && x->is_failover;
 	rec.is_one_rail = op->flags & RY_F_ONE_RAIL ? 1 : 0;

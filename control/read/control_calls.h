@@ -59,6 +59,8 @@ bool admit_bytes(struct control *c, struct op *op, uint64_t bytes);
 /* The releases of the two. */
 void admit_leave(struct control *c, struct op *op);
 void admit_release(struct control *c, struct xfer *x);
+/* A waiting read leaves its queue, for whatever reason. */
+void admit_unlink(struct control *c, struct op *op);
 /* Lets queued reads in while budgets have room; clients take turns. Returns how many. */
 unsigned admit_pump(struct control *c);
 /* Other budgets from now on. What is charged stays; what waits and can never fit any more is refused. */
@@ -229,7 +231,9 @@ struct classify_in {
 	uint32_t n_segments;
 };
 enum ry_class classify_ref(const struct classify_in *in);
-enum ry_class classify_own(const struct classify_in *in);
+/* *share_permille: how much of the span (object or busiest rail, the longer) the class stands for, at most 1000; 0 for
+ * RY_CLASS_UNKNOWN. */
+enum ry_class classify_own(const struct classify_in *in, uint16_t *share_permille);
 
 /* ---- peers.c ---- */
 void peers_init(struct control *c);

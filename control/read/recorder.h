@@ -52,7 +52,9 @@ struct record {
 	uint8_t is_verified;
 	uint8_t is_failover;
 	uint8_t is_one_rail;
-	uint8_t reserved[5];
+	uint8_t reserved0;
+	uint16_t class_share_permille; /* of the read's span that class_own stands for */
+	uint8_t reserved[2];
 	uint8_t key[RECORDER_KEY_BYTES];
 	uint64_t rail_bytes[RY_RAILS_MAX]; /* one for each bit of rail_mask, lowest first; the rest is undefined */
 	char cause[RY_CAUSE_MAX_BYTES];    /* undefined when status is RY_OK */

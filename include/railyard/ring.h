@@ -13,6 +13,7 @@
 #define RAILYARD_RING_H
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <railyard/types.h>
@@ -150,9 +151,12 @@ struct ry_read_stats {
 	uint8_t class_ref; /* enum ry_class by the reference rule */
 	uint8_t class_own; /* enum ry_class by the largest share */
 	uint8_t n_rails;
-	uint8_t reserved[1];
+	uint8_t reserved0;
+	uint16_t class_share_permille; /* of the read's span that class_own stands for; 0 = class unknown */
+	uint8_t reserved[6];
 	struct ry_rail_stats rails[RY_RAILS_MAX];
 };
+static_assert(offsetof(struct ry_read_stats, rails) == 104, "ABI");
 
 /*
  * One slot: the request's variable part, written by the client before it submits, and the result's, written by the
@@ -174,9 +178,9 @@ struct ry_slot {
 	struct ry_extent extents[RY_EXTENTS_MAX];
 	char cause[RY_CAUSE_MAX_BYTES]; /* NUL-terminated; empty on success */
 	struct ry_read_stats stats;
-	uint8_t reserved[72];
+	uint8_t reserved[64];
 };
-static_assert(sizeof(struct ry_slot) % 64 == 0, "slots start on cache lines");
+static_assert(sizeof(struct ry_slot) == 6464, "ABI; a multiple of 64, so that slots start on cache lines");
 
 /* One entry of a LIST lease; entries are packed one after the other, each padded to 8 bytes. */
 struct ry_list_entry {

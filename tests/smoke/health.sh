@@ -32,6 +32,17 @@ reads_over() {
 	ry get big "$tmp/back" --quiet && same in back && [ "$(rx_bytes "$1")" -gt "$before" ]
 }
 
+# The table says whose time it was, and how much of it.
+reads_with_share() {
+	ry reads --last 1 >"$tmp/check.out" && grep -Eq ' (network|storage|software) [0-9]+ % ' "$tmp/check.out"
+}
+
+# So does the read itself.
+get_with_share() {
+	ry get big "$tmp/back" --json >"$tmp/check.out" && jq -e '.class == "network" and .class_share_permille > 500
+		and .class_share_permille <= 1000' "$tmp/check.out"
+}
+
 make_file in $((32 * MIB))
 store_rails=('rate: 100MB/s' 'rate: 100MB/s')
 start_pair 2
@@ -75,6 +86,8 @@ check "the flight recorder" ry reads --failed --json
 check_json "has the refused read" '.reads[0] | .status == "BUDGET" and .key == "big"' "$tmp/check.out"
 check "the newest first" ry reads --last 2 --json
 check_json "as many as asked for" '.reads | length == 2 and (.[0].number > .[1].number) and .[0].status == "OK" and (.[0].rails | length > 0)' "$tmp/check.out"
+check "a read tells its class and its share" get_with_share
+check "and so does the table" reads_with_share
 check_status 1 "faults are not allowed here" ry faults inject rail0 disconnect:at=1 --json
 check_json "and it is said how they would be" '.error | .status == "DENIED" and (.cause | test("fault_injection: true"))' "$tmp/check.out"
 stop_pair

@@ -59,7 +59,9 @@ static enum ry_class own(uint64_t transfer, uint64_t storage, uint64_t queue, ui
 		.queue_ns = our_queue,
 	};
 
-	return classify_own(&in);
+	uint16_t permille;
+
+	return classify_own(&in, &permille);
 }
 
 Test(classify, own_unknown)
@@ -95,4 +97,58 @@ Test(classify, own_software)
 	cr_assert_eq(own(1000, 0, 0, 1, 0, 501, 500), RY_CLASS_SOFTWARE, "planning and queueing are one share");
 	cr_assert_eq(own(1000, 0, 0, 1, 600, 600, 0), RY_CLASS_NETWORK, "verification and scheduling are two");
 	cr_assert_eq(own(1000, 600, 0, 1, 601, 0, 0), RY_CLASS_SOFTWARE, "larger than either part of transfer");
+}
+
+/* ---- The share that comes with ours ---- */
+
+static uint16_t share(struct classify_in in, enum ry_class want)
+{
+	uint16_t permille = 0xffff;
+
+	cr_assert_eq(classify_own(&in, &permille), want);
+	return permille;
+}
+
+Test(classify, share_of_each_class)
+{
+	struct classify_in in = {.object_ns = 10000, .transfer_ns = 6000, .n_segments = 2};
+
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 600);
+	in.storage_ns = 5000, in.store_queue_ns = 3400;
+	cr_assert_eq(share(in, RY_CLASS_STORAGE), 420, "a mean of 4200 of the 6000");
+	in.storage_ns = 0, in.store_queue_ns = 2000;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 500, "the wire without what was the store's");
+	in.verify_ns = 5500;
+	cr_assert_eq(share(in, RY_CLASS_SOFTWARE), 550);
+	in.plan_ns = 5600, in.queue_ns = 1200;
+	cr_assert_eq(share(in, RY_CLASS_SOFTWARE), 680, "the larger of the software's two, not both");
+}
+
+Test(classify, share_is_of_the_longer_of_object_and_rail)
+{
+	struct classify_in in = {.object_ns = 1000, .max_rail_ns = 800, .transfer_ns = 500, .n_segments = 1};
+
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 500);
+	in.max_rail_ns = 2000;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 250);
+}
+
+Test(classify, share_at_its_ends)
+{
+	struct classify_in in = {.object_ns = 3000};
+
+	cr_assert_eq(share(in, RY_CLASS_UNKNOWN), 0, "of nothing, nothing");
+	in.transfer_ns = 2, in.n_segments = 1;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 1, "rounded to the nearest");
+	in.transfer_ns = 1;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 0);
+	in.transfer_ns = 3000;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 1000);
+	in.transfer_ns = 70000;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 1000, "never more than all of it");
+	in.object_ns = 0;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 1000, "a span of nothing counts as tiny");
+	in.object_ns = in.transfer_ns = 20ull * 86400 * 1000000000;
+	in.object_ns *= 4;
+	cr_assert_eq(share(in, RY_CLASS_NETWORK), 250, "eighty days");
 }

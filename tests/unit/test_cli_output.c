@@ -79,8 +79,8 @@ Test(cli_output, keys_of_any_bytes_can_be_shown)
 
 Test(cli_output, reads_of_one_pass_add_up)
 {
-	struct ry_read_stats one = {.n_rails = 2, .class_ref = RY_CLASS_NETWORK},
-			     two = {.n_rails = 1, .class_ref = RY_CLASS_STORAGE};
+	struct ry_read_stats one = {.n_rails = 2, .class_ref = RY_CLASS_NETWORK, .class_share_permille = 830},
+			     two = {.n_rails = 1, .class_ref = RY_CLASS_STORAGE, .class_share_permille = 510};
 	struct demo_pass pass = {0};
 
 	one.rails[0] = (struct ry_rail_stats){.name = "rail0", .bytes = 10, .segments = 1, .busy_ns = 5};
@@ -95,4 +95,5 @@ Test(cli_output, reads_of_one_pass_add_up)
 	cr_expect_eq(pass.stats.rails[1].segments, 5);
 	cr_expect_eq(pass.stats.rails[1].busy_ns, 13);
 	cr_expect_eq(pass.stats.class_ref, RY_CLASS_NETWORK, "the slower read decides");
+	cr_expect_eq(pass.stats.class_share_permille, 830);
 }

@@ -460,6 +460,8 @@ Test(node_api, reads_are_recorded_newest_first)
 	cr_expect_eq(int_at(row, "bytes"), OBJECT);
 	cr_expect_eq(json_array_size(json_object_get(row, "rails")), 2);
 	cr_expect_gt(int_at(row, "took_ns"), 0);
+	cr_expect_neq(strcmp(text_at(row, "class"), "unknown"), 0);
+	cr_expect(int_at(row, "class_share_permille") > 0 && int_at(row, "class_share_permille") <= 1000);
 	r = result("reads", "{\"is_failed\":true}");
 	cr_expect_eq(json_array_size(json_object_get(r, "reads")), 1);
 	/* Pages. */

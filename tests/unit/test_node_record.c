@@ -28,6 +28,19 @@ static uint64_t rail_sum(const struct record *rec)
 	return sum;
 }
 
+/* Per mille of the read's time, which is longer than any rail's part in it. */
+static uint64_t share_of(const struct record *rec, uint64_t ns)
+{
+	uint64_t span_ns = rec->finished_ns - rec->started_ns;
+
+	return (ns * 1000 + span_ns / 2) / span_ns;
+}
+
+static uint64_t store_ns(const struct record *rec)
+{
+	return (rec->storage_ns + rec->store_queue_ns) / rec->n_segments;
+}
+
 Test(node_record, a_good_read)
 {
 	struct record rec;
@@ -60,6 +73,9 @@ Test(node_record, a_good_read)
 	cr_assert_eq(rec.client_id, r.client->id);
 	cr_assert_eq(rec.class_own, RY_CLASS_NETWORK);
 	cr_assert_eq(rec.class_ref, RY_CLASS_NETWORK);
+	cr_assert_eq(rec.class_share_permille, share_of(&rec, rec.transfer_ns - store_ns(&rec)));
+	cr_assert_gt(rec.class_share_permille, 500, "three rails at their limit: %u", rec.class_share_permille);
+	cr_assert_eq(rig_slot(r.client, &cqe)->stats.class_share_permille, rec.class_share_permille);
 	cr_assert(rec.is_verified && !rec.is_failover && !rec.is_one_rail);
 	cr_assert_geq(rec.transfer_ns, MS, "2 MiB over three rails of 400 MB/s");
 	cr_assert_leq(rec.transfer_ns, rec.finished_ns - rec.started_ns);
@@ -102,6 +118,7 @@ Test(node_record, a_read_that_finds_nothing)
 	cr_assert_eq(rec.rail_mask, 0u);
 	cr_assert_eq(rec.object_bytes, 0u);
 	cr_assert_eq(rec.bytes, UINT64_MAX);
+	cr_assert(rec.class_own == RY_CLASS_UNKNOWN && rec.class_share_permille == 0);
 	rig_stop(&r);
 }
 
