@@ -155,8 +155,8 @@ void link_add_qp(struct conn *c, struct link *l, uint16_t qp_idx, int fd)
 		if (fd >= 0)
 			close(fd);
 		l->pair.qps[qp_idx] = NULL;
-		link_down(c, l, RY_ERR_RAIL, 0, "rail %s: QP %u: %s", conn_rail_conf(c, l->pair.rail_idx)->name, qp_idx,
-			error_text(rc));
+		link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: QP %u: %s",
+			conn_rail_conf(c, l->pair.rail_idx)->name, qp_idx, error_text(rc));
 		return;
 	}
 	l->qp_step[qp_idx] = QP_STEP_MADE;
@@ -266,8 +266,8 @@ static bool expired(struct conn *c, struct link *l)
 
 	if (l->state > LINK_JOINING || c->now_ns < l->deadline_ns)
 		return false;
-	l->evidence = RAIL_EV_PATH;
-	link_down(c, l, RY_ERR_TIMEOUT, 0, "%s %s: no answer within the time-out", what[l->state], l->peer_text);
+	link_condemn(c, l, RAIL_EV_PATH, RY_ERR_TIMEOUT, "%s %s: no answer within the time-out", what[l->state],
+		l->peer_text);
 	return true;
 }
 
@@ -290,8 +290,7 @@ static bool step_up(struct conn *c, struct link *l)
 	if (l->is_paused && link_read(c, l))
 		return true;
 	if (link_has_output(l) && dead_ns && c->now_ns - l->tx_ns >= dead_ns) {
-		l->evidence = RAIL_EV_PATH;
-		link_down(c, l, RY_ERR_RAIL, 0, "%s: takes no bytes any more", l->peer_text);
+		link_condemn(c, l, RAIL_EV_PATH, RY_ERR_RAIL, "%s: takes no bytes any more", l->peer_text);
 		return true;
 	}
 	return keepalive(c, l);
@@ -313,8 +312,7 @@ static bool keepalive(struct conn *c, struct link *l)
 	if (l->ping_ns) {
 		if (c->now_ns - l->ping_ns < ping_wait_ns(c))
 			return false;
-		l->evidence = RAIL_EV_PATH;
-		link_down(c, l, RY_ERR_RAIL, 0, "%s: silent for %llu ms", l->peer_text,
+		link_condemn(c, l, RAIL_EV_PATH, RY_ERR_RAIL, "%s: silent for %llu ms", l->peer_text,
 			(unsigned long long)((c->now_ns - l->rx_ns) / 1000000));
 		return true;
 	}
@@ -342,17 +340,22 @@ static int failed_qp(const struct link *l)
 	return -1;
 }
 
-/* A QP that did not go with its peer dies by our decision: the peer is told before it sees the rest. */
+/* A QP that did not go with its peer dies by our decision. */
 static void qp_lost(struct conn *c, struct link *l, int qp_idx)
 {
 	uint8_t wc_status = fail_status(l, qp_idx);
 	const char *rail = conn_rail_conf(c, l->pair.rail_idx)->name;
+	enum rail_evidence evidence = health_wc_evidence(wc_status);
+	char cause[RY_CAUSE_MAX_BYTES];
 
-	l->evidence = health_wc_evidence(wc_status);
-	if (wc_status != WC_ERR_PEER_CLOSED && l->state == LINK_UP && !l->pair.is_self)
-		l->is_bye_sent = link_put_bye(c, l, WIRE_BYE_REBUILD);
-	link_down(c, l, RY_ERR_RAIL, 0, "rail %s: QP %d to node %s failed: %s", rail, qp_idx, l->pair.node_name,
+	snprintf(cause, sizeof(cause), "rail %s: QP %d to node %s failed: %s", rail, qp_idx, l->pair.node_name,
 		wc_text(wc_status));
+	if (wc_status != WC_ERR_PEER_CLOSED) {
+		link_condemn(c, l, evidence, RY_ERR_RAIL, "%s", cause);
+		return;
+	}
+	l->evidence = evidence;
+	link_down(c, l, RY_ERR_RAIL, 0, "%s", cause);
 }
 
 /* Where both ends are here, the one that broke knows more than the one that it left. */
@@ -418,6 +421,20 @@ void link_bye(struct conn *c, struct link *l, uint8_t reason, enum ry_status sta
 	va_end(args);
 }
 
+void link_condemn(
+	struct conn *c, struct link *l, enum rail_evidence evidence, enum ry_status status, const char *format, ...)
+{
+	va_list args;
+
+	l->evidence = (uint8_t)evidence;
+	/* Before it sees the rest. Before JOINING nobody is there to be told. */
+	if ((l->state == LINK_JOINING || l->state == LINK_UP) && !l->pair.is_self)
+		l->is_bye_sent = link_put_bye(c, l, WIRE_BYE_REBUILD);
+	va_start(args, format);
+	vdown(c, l, status, 0, format, args);
+	va_end(args);
+}
+
 static void vdown(
 	struct conn *c, struct link *l, enum ry_status status, uint8_t reason, const char *format, va_list args)
 {
@@ -466,8 +483,8 @@ static void report_down(struct conn *c, struct link *l, bool was_up, uint8_t rea
 	struct conn_pair_info *info = l->dialler ? &l->dialler->info : &l->info;
 
 	news_down(c, l, was_up);
-	/* An announced end is no failure. */
-	info->n_failures += !reason || reason == WIRE_BYE_PROTOCOL;
+	/* The announced end of a pair is no failure, that of an attempt is. */
+	info->n_failures += !reason || reason == WIRE_BYE_PROTOCOL || !was_up;
 	memcpy(info->last_error, l->down.cause, sizeof(info->last_error));
 	info_link(c, l);
 }

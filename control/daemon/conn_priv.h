@@ -390,6 +390,9 @@ void link_down(struct conn *c, struct link *l, enum ry_status status, uint8_t re
 /* The same, with a BYE to the peer first. */
 void link_bye(struct conn *c, struct link *l, uint8_t reason, enum ry_status status, const char *format, ...)
 	__attribute__((format(printf, 5, 6)));
+/* The same as a verdict of ours: a loss with this evidence here; the peer is told BYE(REBUILD) and counts nothing. */
+void link_condemn(struct conn *c, struct link *l, enum rail_evidence evidence, enum ry_status status,
+	const char *format, ...) __attribute__((format(printf, 5, 6)));
 void link_quiesced(struct conn *c, struct link *l);
 /* Closes QPs and socket and frees the slot, whatever state it is in. No lcore may know the QPs. */
 void link_free(struct conn *c, struct link *l);

@@ -4,7 +4,7 @@
  *
  * The rails are fakes defined here: a QP is a descriptor and a state word, adoption and release happen in node_turn and
  * can be held back. The control lcore is played by the test: node_turn takes what conn emits, counts it, and answers as
- * control would unless told not to. raw_* functions play a peer byte by byte.
+ * control would unless told not to. conn_raw.h plays a peer byte by byte.
  */
 #ifndef RY_CONN_FIXTURE_H
 #define RY_CONN_FIXTURE_H
@@ -297,6 +297,20 @@ static inline void control_send(struct node *n, struct msg *m, enum msg_kind kin
 	cr_assert(spsc_push(n->from_control, m));
 }
 
+/* On the accepted pair; enough of them fill the socket. */
+static inline void control_send_large(struct node *n, struct meta_buf *m)
+{
+	static const uint64_t sums[WIRE_CHECKSUMS_PER_PAGE];
+	struct wire_put fixed = {.stripe_bytes = RY_STRIPE_MIN_BYTES, .source_handle = 1, .key_bytes = 1};
+
+	fixed.n_checksums = WIRE_CHECKSUMS_PER_PAGE;
+	fixed.part_bytes = (uint64_t)fixed.n_checksums * fixed.stripe_bytes;
+	m->len_bytes = wire_enc_put((void *)m->data, &fixed, "k", sums);
+	m->pair_idx = n->accepted->idx;
+	m->pair_epoch = n->accepted->epoch;
+	control_send(n, &m->m, MSG_META_TX);
+}
+
 static inline void control_quiesce(struct node *n)
 {
 	control_send(n, &n->down->m, MSG_PAIR_QUIESCED);
@@ -447,125 +461,6 @@ static inline int count_fds(void)
 		n++;
 	closedir(d);
 	return n;
-}
-
-/* ---- a peer, byte by byte ---- */
-
-static inline int raw_connect(uint16_t port)
-{
-	struct sockaddr_in sa = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	int one = 1;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	cr_assert(connect(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0);
-	fcntl(fd, F_SETFL, O_NONBLOCK);
-	return fd;
-}
-
-static inline int raw_listen(uint16_t port)
-{
-	struct sockaddr_in sa = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(port)};
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	int one = 1;
-
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	cr_assert(bind(fd, (struct sockaddr *)&sa, sizeof(sa)) == 0 && listen(fd, 8) == 0);
-	return fd;
-}
-
-static inline struct wire_hello raw_hello(uint16_t kind)
-{
-	return (struct wire_hello){
-		.magic = WIRE_MAGIC,
-		.major = WIRE_MAJOR,
-		.kind = kind,
-		.transport = WIRE_TRANSPORT_TCP,
-		.node_id = 77,
-		.incarnation = 1,
-		.n_qps = 1,
-		.read_credits = 4,
-		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = 1,
-		.max_data_bytes = WIRE_DATA_MAX_BYTES,
-		.node_name = "raw",
-		.rail_name = "x0",
-	};
-}
-
-static inline void raw_send(int fd, const void *bytes, size_t n)
-{
-	cr_assert(send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n);
-}
-
-/* Reads exactly n bytes while the node runs; false = the node closed first. */
-static inline bool raw_read(struct node *n, int fd, void *bytes, size_t len)
-{
-	size_t got = 0;
-
-	for (uint64_t end = clock_ns() + PATIENCE_NS; clock_ns() < end && got < len;) {
-		ssize_t r = recv(fd, (char *)bytes + got, len - got, 0);
-
-		if (r == 0 || (r < 0 && errno != EAGAIN))
-			return false;
-		got += r > 0 ? (size_t)r : 0;
-		turns(n, NULL, 1);
-	}
-	cr_assert(got == len, "the node said %zu bytes of %zu", got, len);
-	return true;
-}
-
-static inline bool raw_is_closed(struct node *n, int fd)
-{
-	char byte;
-
-	for (uint64_t end = clock_ns() + PATIENCE_NS; clock_ns() < end;) {
-		ssize_t r = recv(fd, &byte, 1, 0);
-
-		if (r == 0 || (r < 0 && errno != EAGAIN))
-			return true;
-		if (r > 0)
-			return false;
-		turns(n, NULL, 1);
-	}
-	return false;
-}
-
-/* Sends a metadata message of its fixed part only. */
-static inline void raw_meta(int fd, uint16_t type, uint32_t bytes, uint64_t request_id, uint32_t status)
-{
-	alignas(8) uint8_t m[512];
-
-	cr_assert(wire_enc_fixed(m, type, bytes, request_id, status) == bytes);
-	raw_send(fd, m, bytes);
-}
-
-/* Dials the node as a complete peer with one QP; both are up. Returns the bootstrap socket. */
-static inline int raw_pair(struct node *n, uint64_t incarnation, int *data_fd)
-{
-	struct wire_hello hello = raw_hello(WIRE_CONN_BOOTSTRAP), answer, data_answer;
-	struct wire_meta ready;
-	int n_up = n->n_up;
-	int fd = raw_connect(n->conf.rails[0].port);
-
-	hello.incarnation = incarnation;
-	raw_send(fd, &hello, sizeof(hello));
-	cr_assert(raw_read(n, fd, &answer, sizeof(answer)));
-	cr_assert(answer.status == RY_OK && answer.token && answer.n_qps == 1);
-	cr_assert(answer.read_credits == RAIL_CREDITS);
-	*data_fd = raw_connect(n->conf.rails[0].port);
-	hello.kind = WIRE_CONN_DATA;
-	hello.token = answer.token;
-	raw_send(*data_fd, &hello, sizeof(hello));
-	cr_assert(raw_read(n, *data_fd, &data_answer, sizeof(data_answer)));
-	cr_assert(data_answer.status == RY_OK && data_answer.token == answer.token);
-	cr_assert(raw_read(n, fd, &ready, sizeof(ready)) && ready.type == WIRE_META_READY);
-	cr_assert(n->n_up == n_up, "up before our READY");
-	raw_meta(fd, WIRE_META_READY, sizeof(ready), 0, RY_OK);
-	until(n, NULL, n->n_up == n_up + 1);
-	return fd;
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Pairs: bring-up, tear-down, reconnect, keepalive, self links (conn.c, conn_dial.c, conn_pair.c, conn_self.c). */
-#include "conn_fixture.h"
+#include "conn_raw.h"
 #include "health/rail_health.h"
 
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Metadata over a pair: sizes, partial writes, back-pressure, buffers that come back exactly once (conn_link.c,
  * conn_queue.c). */
-#include "conn_fixture.h"
+#include "conn_raw.h"
 
 #include <railyard/ring.h>
 

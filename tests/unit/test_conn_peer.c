@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Peers that are late, foreign, of another version or wrong (conn_accept.c, conn_dial.c, conn_link.c). */
-#include "conn_fixture.h"
+#include "conn_raw.h"
 #include "health/rail_health.h"
 
 #include <linux/sockios.h>
@@ -157,6 +157,7 @@ Test(conn_peer, unfinished_connections_are_bounded_and_make_room)
 Test(conn_peer, a_pair_that_never_joins_is_forgotten)
 {
 	struct wire_hello hello = raw_hello(WIRE_CONN_BOOTSTRAP), answer;
+	struct wire_bye bye;
 	int fd;
 
 	listening();
@@ -165,6 +166,8 @@ Test(conn_peer, a_pair_that_never_joins_is_forgotten)
 	cr_assert(raw_read(&a, fd, &answer, sizeof(answer)));
 	cr_assert(conn_info(a.conn, NULL, 0) == 1);
 	now_ns += 5 * SEC;
+	cr_assert(raw_read(&a, fd, &bye, sizeof(bye)));
+	cr_assert(bye.h.type == WIRE_META_BYE && bye.reason == WIRE_BYE_REBUILD, "told, not just left");
 	cr_assert(raw_is_closed(&a, fd));
 	until(&a, NULL, conn_info(a.conn, NULL, 0) == 0);
 	cr_assert(a.n_up == 0 && a.n_down == 0);
@@ -192,36 +195,6 @@ Test(conn_peer, a_new_incarnation_ends_the_old_ones_pairs)
 
 /* ---- the dialler's side ---- */
 
-static int raw_accept(int listen_fd)
-{
-	for (uint64_t end = clock_ns() + PATIENCE_NS; clock_ns() < end;) {
-		int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK);
-
-		if (fd >= 0)
-			return fd;
-		turns(&a, NULL, 1);
-	}
-	cr_assert_fail("nobody dialled");
-	return -1;
-}
-
-static int dialled(int *listen_fd)
-{
-	uint16_t port = free_port();
-	struct wire_hello hello;
-	int fd;
-
-	*listen_fd = raw_listen(port);
-	node_init(&a, "alpha", "tcp", 0);
-	node_dials(&a, port);
-	node_start(&a);
-	fd = raw_accept(*listen_fd);
-	cr_assert(raw_read(&a, fd, &hello, sizeof(hello)));
-	cr_assert(hello.kind == WIRE_CONN_BOOTSTRAP && hello.n_qps == 2 && hello.token == 0);
-	cr_assert(wire_hello_check(&hello) == RY_OK);
-	return fd;
-}
-
 static void fails_with(const char *text)
 {
 	until(&a, NULL, info_of(&a, 0).n_failures == 1 && info_of(&a, 0).state == CONN_DOWN);
@@ -231,7 +204,7 @@ static void fails_with(const char *text)
 
 Test(conn_peer, a_store_that_does_not_answer_times_out_and_is_dialled_again)
 {
-	int listen_fd, fd = dialled(&listen_fd), again;
+	int listen_fd, fd = raw_dialled(&a, &listen_fd), again;
 
 	turns(&a, NULL, 20);
 	cr_assert(info_of(&a, 0).n_failures == 0 && info_of(&a, 0).state == CONN_DIALLING);
@@ -240,7 +213,7 @@ Test(conn_peer, a_store_that_does_not_answer_times_out_and_is_dialled_again)
 	cr_assert(a.n_faults == 1 && a.fault.evidence == RAIL_EV_PATH, "silence");
 	cr_assert(raw_is_closed(&a, fd));
 	now_ns += SEC;
-	again = raw_accept(listen_fd);
+	again = raw_accept(&a, listen_fd);
 	close(fd);
 	close(again);
 	close(listen_fd);
@@ -250,7 +223,7 @@ Test(conn_peer, a_store_that_does_not_answer_times_out_and_is_dialled_again)
 Test(conn_peer, a_refusal_is_told_by_name)
 {
 	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP);
-	int listen_fd, fd = dialled(&listen_fd);
+	int listen_fd, fd = raw_dialled(&a, &listen_fd);
 
 	answer.major = 9;
 	answer.status = RY_ERR_VERSION;
@@ -263,7 +236,7 @@ Test(conn_peer, a_refusal_is_told_by_name)
 
 Test(conn_peer, an_answer_of_another_protocol_ends_the_attempt)
 {
-	int listen_fd, fd = dialled(&listen_fd);
+	int listen_fd, fd = raw_dialled(&a, &listen_fd);
 
 	raw_send(fd, "220 mail\r\n", 10);
 	fails_with("not this protocol");
@@ -275,7 +248,7 @@ Test(conn_peer, an_answer_of_another_protocol_ends_the_attempt)
 Test(conn_peer, an_answer_without_token_ends_the_attempt)
 {
 	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP);
-	int listen_fd, fd = dialled(&listen_fd);
+	int listen_fd, fd = raw_dialled(&a, &listen_fd);
 
 	raw_send(fd, &answer, sizeof(answer));
 	fails_with("not the answer to a bootstrap HELLO");
@@ -287,12 +260,12 @@ Test(conn_peer, an_answer_without_token_ends_the_attempt)
 Test(conn_peer, a_data_socket_that_is_refused_ends_the_attempt)
 {
 	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP), hello;
-	int listen_fd, fd = dialled(&listen_fd), data_fd;
+	int listen_fd, fd = raw_dialled(&a, &listen_fd), data_fd;
 
 	answer.token = 99;
 	answer.n_qps = 8; /* more than we asked for: the smaller number holds */
 	raw_send(fd, &answer, sizeof(answer));
-	data_fd = raw_accept(listen_fd);
+	data_fd = raw_accept(&a, listen_fd);
 	cr_assert(raw_read(&a, data_fd, &hello, sizeof(hello)));
 	cr_assert(hello.kind == WIRE_CONN_DATA && hello.token == 99 && hello.qp_idx == 0 && hello.n_qps == 2);
 	answer.kind = WIRE_CONN_DATA;
@@ -309,11 +282,11 @@ Test(conn_peer, a_data_socket_that_is_refused_ends_the_attempt)
 Test(conn_peer, a_data_socket_that_answers_for_another_pair_ends_the_attempt)
 {
 	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP), hello;
-	int listen_fd, fd = dialled(&listen_fd), data_fd;
+	int listen_fd, fd = raw_dialled(&a, &listen_fd), data_fd;
 
 	answer.token = 99;
 	raw_send(fd, &answer, sizeof(answer));
-	data_fd = raw_accept(listen_fd);
+	data_fd = raw_accept(&a, listen_fd);
 	cr_assert(raw_read(&a, data_fd, &hello, sizeof(hello)));
 	answer.kind = WIRE_CONN_DATA;
 	answer.token = 98;
@@ -523,21 +496,6 @@ Test(conn_peer, keepalives_are_answered_even_in_a_flood)
 	stop_joined(fd, data_fd);
 }
 
-/* A large message; enough of them fill the socket. */
-static void fill(struct meta_buf *m)
-{
-	struct wire_put *put = (void *)m->data;
-	static const uint64_t sums[WIRE_CHECKSUMS_PER_PAGE];
-	struct wire_put fixed = {.stripe_bytes = RY_STRIPE_MIN_BYTES, .source_handle = 1, .key_bytes = 1};
-
-	fixed.n_checksums = WIRE_CHECKSUMS_PER_PAGE;
-	fixed.part_bytes = (uint64_t)fixed.n_checksums * fixed.stripe_bytes;
-	m->len_bytes = wire_enc_put(put, &fixed, "k", sums);
-	m->pair_idx = a.accepted->idx;
-	m->pair_epoch = a.accepted->epoch;
-	control_send(&a, &m->m, MSG_META_TX);
-}
-
 Test(conn_peer, a_peer_that_does_not_take_answers_is_not_read)
 {
 	static struct meta_buf m[180];
@@ -545,7 +503,7 @@ Test(conn_peer, a_peer_that_does_not_take_answers_is_not_read)
 	int data_fd, fd = joined(&data_fd), n_puts = 0, n_replies = 0;
 
 	for (int i = 0; i < 180; i++)
-		fill(&m[i]);
+		control_send_large(&a, &m[i]);
 	turns(&a, NULL, 100);
 	cr_assert(a.n_sent < 180, "the socket took all");
 	/* More answers than conn stores. */
