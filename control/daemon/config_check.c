@@ -131,8 +131,12 @@ static int check_store(const struct config *c, uint16_t i, struct problem *p)
 	const struct config_store *s = &c->stores[i];
 	char place[48];
 	bool has_mock = false;
-	int rc = 0;
+	int rc;
 
+	snprintf(place, sizeof(place), "stores[%u].", i);
+	rc = check_ranges(SECTION_STORES, s, place, p);
+	if (rc < 0)
+		return rc;
 	for (uint16_t j = 0; j < c->n_rails; j++)
 		has_mock |= is_mock(&c->rails[j]);
 	for (uint16_t j = 0; j < i; j++) {

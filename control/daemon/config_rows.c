@@ -15,6 +15,7 @@ static int parse_value(const struct config_row *row, const char *text, uint64_t 
 static int parse_choice(const char *words, const char *text, uint64_t *v, char *why, uint32_t why_bytes);
 static int parse_count(const char *text, uint64_t *v);
 static int parse_limit(const struct config_row *row, const char *text, uint64_t *v);
+static int outside(const struct config_row *row, const char *text, char *why, uint32_t why_bytes);
 static void format_value(const struct config_row *row, uint64_t v, char *buf, uint32_t buf_bytes);
 static uint64_t all_ones(const struct config_row *row);
 static uint64_t load_field(const struct config_row *row, const void *base);
@@ -68,10 +69,9 @@ int config_row_parse(const struct config_row *row, void *base, const char *text,
 	rc = parse_value(row, text, &v, why, why_bytes);
 	if (rc < 0)
 		return rc;
-	if (v > all_ones(row)) {
-		snprintf(why, why_bytes, "'%s' is too large; the most is %s", text, row->most);
-		return -EINVAL;
-	}
+	/* All ones would be read as auto. */
+	if (v > all_ones(row) || (v == all_ones(row) && !strcmp(row->def, "auto")))
+		return outside(row, text, why, why_bytes);
 	store_field(row, base, v);
 	return 0;
 }
@@ -91,8 +91,7 @@ int config_row_check(const struct config_row *row, const void *base, char *why, 
 	if (parse_limit(row, row->least, &least) < 0 || parse_limit(row, row->most, &most) < 0 || v < least ||
 		v > most) {
 		format_value(row, v, text, sizeof(text));
-		snprintf(why, why_bytes, "%s is outside its range, %s to %s", text, row->least, row->most);
-		return -EINVAL;
+		return outside(row, text, why, why_bytes);
 	}
 	return 0;
 }
@@ -214,6 +213,12 @@ static int parse_limit(const struct config_row *row, const char *text, uint64_t 
 	default:
 		return parse_count(text, v);
 	}
+}
+
+static int outside(const struct config_row *row, const char *text, char *why, uint32_t why_bytes)
+{
+	snprintf(why, why_bytes, "%s is outside its range, %s to %s", text, row->least, row->most);
+	return -EINVAL;
 }
 
 static void format_value(const struct config_row *row, uint64_t v, char *buf, uint32_t buf_bytes)

@@ -136,7 +136,7 @@ Test(config, ranges)
 {
 	refused(load(GOOD "timeouts: {read: 2h}\n"), 9, "timeouts.read: 2h is outside its range, 1ms to 1h");
 	refused(load(GOOD "reader:\n  segment: 32KiB\n"), 10, "outside its range");
-	refused(load_with("port: 7471", "port: 65536"), 4, "rails[0].port: '65536' is too large");
+	refused(load_with("port: 7471", "port: 65536"), 4, "rails[0].port: 65536 is outside its range, 0 to 65535");
 	refused(load_with("port: 7471", "port: -1"), 4, "rails[0].port: '-1' is not a whole number");
 	refused(load_with("lcore: 7", "lcore: 128"), 5, "outside its range, 0 to 127");
 	refused(load(GOOD "reader: {ring_entries: 100}\n"), 9, "no power of two");
@@ -242,6 +242,297 @@ Test(config, every_default_is_printed_as_it_is_read)
 		cr_expect_eq(config_row_check(row, base, why, sizeof(why)), 0, "%s: %s", row->key, why);
 		config_row_format(row, base, text, sizeof(text));
 		cr_expect_str_eq(text, row->def, "%s", row->key);
+	}
+}
+
+/* ---- Every row of the table, through the loader ---- */
+
+/* What a file needs in any case; the row under test takes the place of its own. Its rail is a mock rail, which may have
+ * every key. */
+static const struct {
+	enum config_section section;
+	const char *key;
+	const char *value;
+} given[] = {
+	{SECTION_NODE, "node", "reader0"},
+	{SECTION_RAILS, "name", "rail1"},
+	{SECTION_RAILS, "transport", "mock"},
+	{SECTION_STORES, "name", "store0"},
+	{SECTION_ENDPOINTS, "address", "127.0.0.2"},
+	{SECTION_ENDPOINTS, "port", "7481"},
+};
+
+/* Keys that must not contradict the one under test. */
+static const struct {
+	const char *key;
+	const char *other;
+	const char *value;
+} companions[] = {
+	{"inflight", "client_inflight", "1MiB"},
+	{"client_inflight", "inflight", "1TiB"},
+	{"max_reads", "client_max_reads", "1"},
+	{"client_max_reads", "max_reads", "65536"},
+	{"registered", "read_arena", "1MiB"},
+	{"registered", "put_arena", "1MiB"},
+	{"read_arena", "registered", "16TiB"},
+	{"put_arena", "registered", "16TiB"},
+	{"keepalive", "keepalive_dead", "20min"},
+	{"keepalive_dead", "keepalive", "10ms"},
+};
+
+/* What stands in front of each section's first key, and of every key. */
+static const char *const openings[SECTION_COUNT][2] = {
+	[SECTION_NODE] = {"", ""},
+	[SECTION_RAILS] = {"roles: [reader, store]\nrails:\n"
+			   "  - {name: rail0, transport: tcp, address: 127.0.0.1, port: 7471}\n  -\n",
+		"    "},
+	[SECTION_STORES] = {"stores:\n  -\n", "    "},
+	[SECTION_ENDPOINTS] = {"    endpoints:\n      -\n", "        "},
+	[SECTION_READER] = {"reader:\n", "  "},
+	[SECTION_STORE] = {"store:\n", "  "},
+	[SECTION_HEALTH] = {"health:\n", "  "},
+	[SECTION_TIMEOUTS] = {"timeouts:\n", "  "},
+};
+
+struct row_file {
+	char text[2048];
+	uint32_t used;
+	uint32_t line; /* of the row under test */
+};
+
+static void add_line(struct row_file *f, enum config_section section, const char *key, const char *value)
+{
+	const char *const *opening = openings[section];
+	bool is_first = !strstr(f->text, opening[0]);
+
+	f->used += (uint32_t)snprintf(f->text + f->used, sizeof(f->text) - f->used, "%s%s%s: %s\n",
+		is_first ? opening[0] : "", opening[1], key, value);
+	cr_assert_lt(f->used, sizeof(f->text));
+}
+
+static void add_section(
+	struct row_file *f, enum config_section section, const struct config_row *row, const char *value)
+{
+	bool is_here = row->section == section;
+
+	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
+		if (given[i].section == section && !(is_here && !strcmp(given[i].key, row->key)))
+			add_line(f, section, given[i].key, given[i].value);
+	}
+	for (size_t i = 0; is_here && i < sizeof(companions) / sizeof(companions[0]); i++) {
+		if (!strcmp(companions[i].key, row->key) && section >= SECTION_READER)
+			add_line(f, section, companions[i].other, companions[i].value);
+	}
+	if (!is_here)
+		return;
+	add_line(f, section, row->key, value);
+	f->line = 0;
+	for (const char *p = f->text; *p; p++)
+		f->line += *p == '\n';
+}
+
+/* Loads a file in which this row has this value, alone on its line. */
+static int load_row(const struct config_row *row, const char *value, struct row_file *f)
+{
+	memset(f, 0, sizeof(*f));
+	for (int section = 0; section < SECTION_COUNT; section++)
+		add_section(f, (enum config_section)section, row, value);
+	return load(f->text);
+}
+
+/* What the file gave the row's field. */
+static uint64_t field_of(const struct config_row *row)
+{
+	const void *base = row->section == SECTION_RAILS       ? (void *)&c.rails[1]
+			   : row->section == SECTION_STORES    ? (void *)&c.stores[0]
+			   : row->section == SECTION_ENDPOINTS ? (void *)&c.stores[0].endpoints[0]
+							       : (void *)&c;
+	uint64_t v = 0;
+
+	memcpy(&v, (const char *)base + row->offset, row->size_bytes);
+	return v;
+}
+
+static void row_accepts(const struct config_row *row, const char *text, uint64_t value)
+{
+	struct row_file f;
+
+	cr_expect_eq(load_row(row, text, &f), 0, "%s: %s: %s", row->key, text, err.text);
+	cr_expect_eq(field_of(row), value, "%s: %s was taken for %lu", row->key, text, field_of(row));
+}
+
+/* With file, line, key and `what`. */
+static void row_refuses(const struct config_row *row, const char *text, const char *what)
+{
+	static const char *const places[SECTION_COUNT] = {[SECTION_NODE] = "",
+		[SECTION_RAILS] = "rails[1].",
+		[SECTION_STORES] = "stores[0].",
+		[SECTION_ENDPOINTS] = "stores[0].endpoints[0].",
+		[SECTION_READER] = "reader.",
+		[SECTION_STORE] = "store.",
+		[SECTION_HEALTH] = "health.",
+		[SECTION_TIMEOUTS] = "timeouts."};
+	struct row_file f;
+	char place[96];
+	int rc = load_row(row, text, &f);
+
+	cr_expect_eq(rc, -EINVAL, "%s%s: %s is accepted", places[row->section], row->key, text);
+	if (rc != -EINVAL)
+		return;
+	snprintf(place, sizeof(place), ":%u: %s%s: ", f.line, places[row->section], row->key);
+	cr_expect(!strncmp(err.text, "/tmp/ry-config-", 15) && strstr(err.text, place), "no '%s' in: %s", place,
+		err.text);
+	cr_expect_not_null(strstr(err.text, what), "no '%s' in: %s", what, err.text);
+}
+
+static uint64_t value_of(const struct config_row *row, const char *text)
+{
+	uint64_t v;
+	int rc = row->kind == KIND_bytes      ? parse_bytes(text, &v)
+		 : row->kind == KIND_rate     ? parse_rate(text, &v)
+		 : row->kind == KIND_duration ? parse_duration(text, &v)
+					      : (v = strtoull(text, NULL, 10), 0);
+
+	cr_assert_eq(rc, 0, "%s: %s", row->key, text);
+	return v;
+}
+
+/* In the smallest unit. */
+static const char *exactly(const struct config_row *row, uint64_t v)
+{
+	static const char *const units[] = {
+		[KIND_bytes] = "B", [KIND_rate] = "B/s", [KIND_duration] = "ns", [KIND_count] = ""};
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%lu%s", v, units[row->kind]);
+	return text;
+}
+
+static bool is_number(const struct config_row *row)
+{
+	return row->kind >= KIND_bytes;
+}
+
+Test(config, every_number_has_its_limits)
+{
+	uint32_t n = 0;
+
+	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
+		uint64_t least, most;
+		char range[80];
+
+		if (!is_number(row))
+			continue;
+		least = value_of(row, row->least);
+		most = value_of(row, row->most);
+		snprintf(range, sizeof(range), "outside its range, %s to %s", row->least, row->most);
+		row_accepts(row, row->least, least);
+		row_accepts(row, row->most, most);
+		row_refuses(row, exactly(row, most + 1), range);
+		/* A default below the range is the word for "none". */
+		if (least && strcmp(row->def, "auto") && strcmp(row->def, "required") &&
+			value_of(row, row->def) == least - 1)
+			row_accepts(row, exactly(row, least - 1), least - 1);
+		else if (least)
+			row_refuses(row, exactly(row, least - 1), range);
+		n++;
+	}
+	cr_assert_geq(n, 40, "%u rows have numbers", n);
+}
+
+/* What would fit if only the low bits were kept, or would read as the daemon's own choice. */
+Test(config, every_number_refuses_what_its_field_cannot_hold)
+{
+	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
+		uint64_t ones = row->size_bytes == 8 ? UINT64_MAX : (1ull << (8 * row->size_bytes)) - 1;
+
+		if (!is_number(row))
+			continue;
+		if (value_of(row, row->most) < ones)
+			row_refuses(row, exactly(row, ones), "outside its range");
+		if (row->size_bytes < 8)
+			row_refuses(row, exactly(row, ones + 1 + value_of(row, row->least)), "outside its range");
+		row_refuses(row, "18446744073709551616", "is not a");
+		row_refuses(row, "99999999999999999999999TiB", "is not a");
+	}
+}
+
+Test(config, every_number_needs_its_form)
+{
+	static const char *const bad[][8] = {
+		[KIND_bytes] = {"17", "17s", "17MB/s", "17mib", "MiB", "1.0000000001MiB", "-1MiB"},
+		[KIND_rate] = {"17", "17MB", "17s", "-1MB/s"},
+		[KIND_duration] = {"17", "17S", "17MiB", "-1s"},
+		[KIND_count] = {"-1", "1.5", "0x10", "17s", "+1", "one"},
+	};
+
+	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
+		for (size_t i = 0; is_number(row) && bad[row->kind][i]; i++)
+			row_refuses(row, bad[row->kind][i], "is not a");
+		if (is_number(row) && strcmp(row->def, "auto"))
+			row_refuses(row, "auto", "is not a");
+		row_refuses(row, "\"\"", "has no value");
+	}
+}
+
+Test(config, every_choice_has_its_words)
+{
+	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
+		char words[64], all[80], *rest = NULL;
+		uint64_t at = 0;
+
+		if (row->kind != KIND_choice)
+			continue;
+		snprintf(words, sizeof(words), "%s", row->least);
+		snprintf(all, sizeof(all), "is none of %s", row->least);
+		for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest), at++) {
+			/* A store that is this node has no endpoints; good_file has one. */
+			if (strcmp(row->key, "self") || strcmp(word, "true"))
+				row_accepts(row, word, at);
+			word[0] ^= 0x20;
+			row_refuses(row, word, all);
+			row_refuses(row, word + 1, all);
+		}
+		row_refuses(row, "xyzzy", all);
+		row_refuses(row, "1", all);
+		row_refuses(row, row->least, all);
+	}
+}
+
+/* Names that stand for something else cannot be any text. */
+static bool is_reference(const struct config_row *row)
+{
+	static const char *const keys[] = {"transport", "address", "rail", "rails"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (!strcmp(row->key, keys[i]))
+			return true;
+	}
+	return false;
+}
+
+Test(config, every_text_has_its_length)
+{
+	char text[256], what[64];
+
+	memset(text, 'a', sizeof(text));
+	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
+		struct row_file f;
+
+		if (is_number(row) || row->kind == KIND_choice)
+			continue;
+		snprintf(what, sizeof(what), "%u characters; the most is %u", row->size_bytes, row->size_bytes - 1);
+		text[row->size_bytes] = '\0';
+		row_refuses(row, text, what);
+		text[row->size_bytes] = 'a';
+		text[row->size_bytes - 1] = '\0';
+		if (!is_reference(row))
+			cr_expect_eq(load_row(row, text, &f), 0, "%s: %s", row->key, err.text);
+		text[row->size_bytes - 1] = 'a';
+		row_refuses(row, "a b", "not allowed here (0x20)");
+		row_refuses(row, "\"a\\tb\"", "not allowed here (0x09)");
+		if (row->kind == KIND_name)
+			row_refuses(row, "a/b", "not allowed here (0x2f)");
 	}
 }
 
