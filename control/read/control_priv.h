@@ -311,9 +311,9 @@ struct op {
 	uint64_t asked_length; /* as submitted; READ: UINT64_MAX = to the end, wherever that is */
 	uint64_t arg;
 	struct desc *desc;
-	uint64_t admit_until_ns; /* OP_ADMIT */
+	uint64_t admit_until_ns; /* end of all its waits for budgets; 0 = it has not waited */
 	uint64_t need_bytes;     /* OP_ADMIT: for these; 0 = for a place among the reads */
-	bool was_queued;
+	bool is_let_in;          /* its turn for bytes has come: it stands behind nobody */
 	struct xfer *xfer;
 	uint64_t cursor; /* LIST */
 	/* PUT */
@@ -333,6 +333,12 @@ struct op {
 	uint8_t hash[16];
 	uint8_t key[RY_KEY_MAX_BYTES];
 };
+/* What a read in OP_ADMIT waits for. */
+enum admit_line {
+	ADMIT_PLACE = 0,
+	ADMIT_BYTES = 1,
+};
+
 
 struct lease {
 	uint32_t n_extents; /* 0 = free */
@@ -353,7 +359,8 @@ struct client_state {
 	uint64_t inflight_bytes; /* charged */
 	bool want_wake;
 	TAILQ_HEAD(, op) ops;
-	TAILQ_HEAD(, op) admit_queue; /* reads that wait for a budget, in order */
+	TAILQ_HEAD(, op) admit_queue; /* reads that wait for a budget, in order: those for bytes, then */
+	struct op *first_place;       /* those for a place; NULL = none */
 	uint32_t lease_next;
 	uint32_t n_leases;
 	struct lease *leases; /* LEASES_PER_CLIENT */
@@ -451,7 +458,8 @@ struct control {
 	uint32_t n_segs_free;
 	uint32_t n_jobs_free;
 	uint32_t n_admit_waiting;   /* OP_ADMIT, all clients */
-	uint32_t next_admit;        /* whose turn it is, in live */
+	uint32_t next_admit[2];     /* of each admit_line: whose turn it is, in live */
+	struct op *admit_stop[2];   /* the read whose turn it is and that only the node has no room for */
 	bool want_admit;            /* something was released */
 	struct op_list quiet_ops;   /* OP_QUIET */
 	struct meta_buf *meta_bufs; /* META_TX_MAX */

@@ -185,9 +185,7 @@ void op_unlink_wait(struct control *c, struct op *op)
 	if (op->state == OP_DESC) {
 		TAILQ_REMOVE(&op->desc->waiters, op, wait);
 	} else if (op->state == OP_ADMIT) {
-		TAILQ_REMOVE(&op->cs->admit_queue, op, wait);
-		c->n_admit_waiting--;
-		c->want_admit = true; /* who stood behind it may fit */
+		admit_unlink(c, op);
 	} else {
 		TAILQ_REMOVE(&c->send_queue, op, wait);
 	}
