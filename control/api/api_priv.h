@@ -97,7 +97,9 @@ struct session {
 	struct work_job job;
 };
 
-/* What the log says of one breaker. */
+#define LOGS_MAX (PAIRS_MAX + RY_RAILS_MAX) /* breakers, then rails that are slow */
+
+/* What the log says of one breaker, or of one slow rail. */
 struct pair_log {
 	uint64_t budget_ns;        /* its lines are paid up to here, see transitions.c */
 	uint32_t n_held;           /* transitions that were not shown */
@@ -126,7 +128,7 @@ struct api {
 	uint64_t registered_bytes;
 	struct api_call shutdown_call;
 	struct limits limits;       /* what control was told last */
-	struct pair_log *pair_logs; /* PAIRS_MAX */
+	struct pair_log *pair_logs; /* LOGS_MAX */
 	uint32_t n_held_pairs;      /* of them, those that hold something back */
 	uint32_t n_dropped_told;    /* of the journal */
 	struct fault_plan *faults;  /* of each rail: the plan it was given last */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transitions of breakers on their way to the log: control writes them down, the api thread prints one line each.
+ * Transitions of breakers, and verdicts on slow rails, on their way to the log: control writes them down, the api
+ * thread prints one line each.
  *
  * One producer (control lcore), one consumer (api). When the consumer is too late the newest ones are dropped and
  * counted; the breaker's own counters stay right.
@@ -8,6 +9,7 @@
 #ifndef RY_HEALTH_JOURNAL_H
 #define RY_HEALTH_JOURNAL_H
 
+#include <assert.h>
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,9 +22,30 @@ extern "C" {
 
 #define JOURNAL_ENTRIES 256u
 
+enum journal_kind {
+	JOURNAL_BREAKER = 0,
+	JOURNAL_SLOW = 1, /* this and the following are of a rail: name.rail_idx alone counts */
+	JOURNAL_NOT_SLOW = 2,
+	JOURNAL_SLOW_TRIP = 3,
+};
+
+/* Why a rail is slow, or is not any more; bytes per second, 0 = not known. */
+struct slow_change {
+	uint64_t goodput;
+	uint64_t usual;
+	uint64_t siblings; /* their median */
+	uint64_t stores;   /* a bit by index: those it reaches; SLOW_TRIP: those it was tripped for */
+};
+
+static_assert(CONFIG_STORES_MAX <= 64, "slow_change.stores has a bit for each");
+
 struct journal_entry {
-	struct rail_transition what;
+	uint8_t kind; /* enum journal_kind */
 	struct health_name name;
+	union {
+		struct rail_transition what;
+		struct slow_change slow;
+	};
 };
 
 struct journal {

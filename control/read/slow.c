@@ -13,7 +13,7 @@
  * history.
  *
  * A rail that stays slow for health.slow_trip_secs (0 = never) is tripped: path evidence for its breakers, except where
- * it is the last rail of a store.
+ * it is the last rail of a store. Each verdict is written into the journal, from where it reaches the log.
  */
 #include "read/control_priv.h"
 
@@ -30,6 +30,9 @@
 static bool is_below(const struct control *c, const struct rail_ctx *rs, uint64_t most);
 static uint64_t median_of_siblings(const struct control *c, const struct rail_ctx *rs);
 static void keep_usual(struct rail_ctx *rs);
+static void tell(
+	struct control *c, const struct rail_ctx *rs, enum journal_kind kind, uint64_t goodput, uint64_t stores);
+static uint64_t stores_of(const struct control *c, uint16_t r);
 static void trip(struct control *c, uint16_t r);
 static bool has_another(const struct control *c, uint16_t store, uint16_t r);
 
@@ -52,6 +55,7 @@ void slow_window(struct control *c, struct rail_ctx *rs, uint64_t goodput)
 		stat_add(&c->counters->rails_slow, 1);
 	else
 		stat_sub(&c->counters->rails_slow, 1);
+	tell(c, rs, rs->is_slow ? JOURNAL_SLOW : JOURNAL_NOT_SLOW, goodput, stores_of(c, (uint16_t)(rs - c->rails)));
 }
 
 static bool is_below(const struct control *c, const struct rail_ctx *rs, uint64_t most)
@@ -91,6 +95,32 @@ static void keep_usual(struct rail_ctx *rs)
 		rs->n_usual++;
 	n = rs->n_usual;
 	rs->usual_goodput = (rs->usual_goodput * (n - 1) + rs->goodput) / n;
+}
+
+/* A line of the log. */
+static void tell(
+	struct control *c, const struct rail_ctx *rs, enum journal_kind kind, uint64_t goodput, uint64_t stores)
+{
+	struct journal_entry e = {
+		.kind = (uint8_t)kind,
+		.name.rail_idx = (uint16_t)(rs - c->rails),
+		.slow = {.goodput = goodput,
+			.usual = rs->n_usual >= USUAL_LEAST ? rs->usual_goodput : 0,
+			.siblings = median_of_siblings(c, rs),
+			.stores = stores},
+	};
+
+	journal_push(c->d.journal, &e);
+	c->want_api_kick = true;
+}
+
+static uint64_t stores_of(const struct control *c, uint16_t r)
+{
+	uint64_t stores = 0;
+
+	for (uint16_t s = 0; s < c->config->n_stores; s++)
+		stores |= (uint64_t)(c->peers[s].rail_mask >> r & 1) << s;
+	return stores;
 }
 
 /*
@@ -162,6 +192,7 @@ static void trip(struct control *c, uint16_t r)
 {
 	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT};
 	struct rail_health *h = &c->health.breakers;
+	uint64_t stores = 0;
 
 	for (uint16_t s = 0; s < c->config->n_stores; s++) {
 		uint16_t b = health_best(&c->health, s, r);
@@ -173,7 +204,10 @@ static void trip(struct control *c, uint16_t r)
 				(struct rail_token){.kind = RAIL_NORMAL, .pair_idx = b, .epoch = h->pairs[b].epoch},
 				&fault, c->now_ns);
 		stat_add(&c->counters->slow_trips, 1);
+		stores |= 1ull << s;
 	}
+	if (stores)
+		tell(c, &c->rails[r], JOURNAL_SLOW_TRIP, c->rails[r].goodput, stores);
 }
 
 static bool has_another(const struct control *c, uint16_t store, uint16_t r)

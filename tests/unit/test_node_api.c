@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "read/control_priv.h"
 #include "rig.h"
 
@@ -334,23 +335,6 @@ Test(node_api_queue, raised_limits_let_waiting_reads_in)
 	rig_release(&rig, rig.client, cqe.lease_id);
 }
 
-/* What f writes to stderr, at most n - 1 bytes. */
-static void capture(void (*f)(void), char *text, size_t n)
-{
-	int saved = dup(STDERR_FILENO), ends[2];
-	ssize_t got;
-
-	cr_assert(pipe(ends) == 0);
-	dup2(ends[1], STDERR_FILENO);
-	f();
-	dup2(saved, STDERR_FILENO);
-	close(ends[1]);
-	got = read(ends[0], text, n - 1);
-	text[got > 0 ? got : 0] = 0;
-	close(ends[0]);
-	close(saved);
-}
-
 static void failover(struct config *c)
 {
 	c->on_rail_failure = ON_RAIL_FAILURE_FAILOVER;
@@ -472,83 +456,4 @@ Test(node_api, reads_are_recorded_newest_first)
 	r = result("reads", "{\"before\":1}");
 	cr_expect_eq(json_array_size(json_object_get(r, "reads")), 1);
 	cr_expect_eq(int_at(r, "next_before"), 0);
-}
-
-/* ---- the log of transitions ---- */
-
-static void flap_once(bool is_open)
-{
-	struct journal_entry e = {.name = {.rail_idx = 1},
-		.what = {.pair_idx = 1,
-			.from = is_open ? RAIL_CLOSED : RAIL_OPEN,
-			.to = is_open ? RAIL_OPEN : RAIL_CLOSED,
-			.status = RY_ERR_RAIL,
-			.evidence = RAIL_EV_PATH,
-			.cooldown_ns = 30 * SECOND,
-			.n_trips = 9}};
-
-	journal_push(&rig.node->journal, &e);
-	api_poll(api, rig.now_ns);
-	rig.now_ns += SECOND;
-}
-
-static void flap_for_five_minutes(void)
-{
-	for (int i = 0; i < 300; i++)
-		flap_once(i % 2 == 0);
-}
-
-static unsigned n_lines(const char *text)
-{
-	unsigned n = 0;
-
-	while ((text = strchr(text, '\n')) != NULL) {
-		text++;
-		n++;
-	}
-	return n;
-}
-
-static void poll_later(void)
-{
-	rig.now_ns += 40 * SECOND;
-	api_poll(api, rig.now_ns);
-}
-
-static void poll_again(void)
-{
-	api_poll(api, rig.now_ns);
-}
-
-Test(node_api, a_flapping_pair_neither_floods_the_log_nor_leaves_it_wrong)
-{
-	static char said[1 << 16];
-
-	capture(flap_for_five_minutes, said, sizeof(said));
-	cr_expect_leq(n_lines(said), 16, "%u lines: %s", n_lines(said), said);
-	cr_expect_geq(n_lines(said), 10, "%u lines", n_lines(said));
-	cr_expect_not_null(strstr(said, "changes of this pair before it are not shown"), "%s", said);
-	/* The last change was a close; it is told when there is budget, and then no more. */
-	capture(poll_later, said, sizeof(said));
-	cr_expect_eq(n_lines(said), 1, "%s", said);
-	cr_expect_not_null(strstr(said, "rail rail1: store self: open -> closed: a probe came back"), "%s", said);
-	capture(poll_again, said, sizeof(said));
-	cr_expect_str_eq(said, "");
-}
-
-static void overflow(void)
-{
-	struct journal_entry e = {.what = {.from = RAIL_CLOSED, .to = RAIL_OPEN}};
-
-	for (uint32_t i = 0; i < JOURNAL_ENTRIES + 7; i++)
-		journal_push(&rig.node->journal, &e);
-	api_poll(api, rig.now_ns);
-}
-
-Test(node_api, lost_transitions_are_counted)
-{
-	static char said[1 << 16];
-
-	capture(overflow, said, sizeof(said));
-	cr_expect_not_null(strstr(said, "health: 7 changes came too fast"), "%s", said);
 }

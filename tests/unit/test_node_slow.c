@@ -65,11 +65,35 @@ static const struct rail_ctx *ctx(const struct rig *r, uint16_t rail)
 	return &r->node->control->rails[rail];
 }
 
+/* The next verdict on a rail that is on its way to the log; false: none. */
+static bool next_verdict(struct rig *r, struct journal_entry *e)
+{
+	while (journal_pop(&r->node->journal, e)) {
+		if (e->kind != JOURNAL_BREAKER)
+			return true;
+	}
+	return false;
+}
+
+/* One verdict on the slow rail, and no other. */
+static struct slow_change verdict(struct rig *r, enum journal_kind kind, uint16_t rail)
+{
+	struct journal_entry e, more;
+
+	cr_assert(next_verdict(r, &e), "there is none");
+	cr_assert(e.kind == kind && e.name.rail_idx == rail, "kind %u of rail %u", e.kind, e.name.rail_idx);
+	cr_assert_eq(e.slow.stores, 1u);
+	cr_assert_not(next_verdict(r, &more), "two of them");
+	return e.slow;
+}
+
 /* ---- One of four at a tenth ---- */
 
 static void one_of_four(uint64_t bytes)
 {
 	const uint64_t ideal_ns = bytes * 1000000000ull / (3 * RATE);
+	struct slow_change why;
+	struct journal_entry e;
 	uint64_t ns = 0;
 	uint8_t *data;
 	struct rig r;
@@ -78,6 +102,7 @@ static void one_of_four(uint64_t bytes)
 	data = rig_object(&r, "k", bytes, 1);
 	for (int i = 0; i < 8; i++)
 		reads(&r, "k", data, bytes);
+	cr_assert_not(next_verdict(&r, &e));
 	cr_assert_not(ctx(&r, SLOW_RAIL)->is_slow);
 	slow_down(&r, SLOW_RAIL, 0.1);
 	for (int i = 0; i < 8; i++)
@@ -93,6 +118,10 @@ static void one_of_four(uint64_t bytes)
 	for (uint16_t i = 0; i < 3; i++)
 		cr_assert_not(ctx(&r, i)->is_slow, "rail %u", i);
 	cr_assert_eq(stat_get(&r.node->counters.rails_slow), 1u);
+	why = verdict(&r, JOURNAL_SLOW, SLOW_RAIL);
+	cr_assert_lt(why.goodput, RATE / 3);
+	cr_assert(!why.usual || why.usual > 3 * why.goodput, "usual %lu", (unsigned long)why.usual);
+	cr_assert_float_eq((double)why.siblings, (double)RATE, 0.1 * RATE);
 	free(data);
 	rig_stop(&r);
 }
@@ -124,6 +153,7 @@ Test(node_slow, slow_from_the_start)
 		ns = reads(&r, "k", data, bytes);
 	cr_assert_leq(ns, bytes * 1e9 / (3 * RATE) * 1.05);
 	cr_assert(ctx(&r, SLOW_RAIL)->is_slow);
+	cr_assert_eq(verdict(&r, JOURNAL_SLOW, SLOW_RAIL).usual, 0u, "it has no history");
 	free(data);
 	rig_stop(&r);
 }
@@ -220,6 +250,8 @@ Test(node_slow, equal_rails_carry_equal_shares)
 static void heals(uint64_t bytes)
 {
 	uint64_t before, ns = UINT64_MAX;
+	struct slow_change why;
+	bool was_slow;
 	uint8_t *data;
 	struct rig r;
 
@@ -230,12 +262,20 @@ static void heals(uint64_t bytes)
 	slow_down(&r, SLOW_RAIL, 0.1);
 	for (int i = 0; i < 12; i++)
 		reads(&r, "k", data, bytes);
+	was_slow = ctx(&r, SLOW_RAIL)->is_slow;
+	cr_assert(was_slow || bytes <= MIB, "small objects may have shown too little of it");
+	if (was_slow)
+		verdict(&r, JOURNAL_SLOW, SLOW_RAIL);
 	slow_down(&r, SLOW_RAIL, 1);
 	for (uint64_t end = r.now_ns + 2500 * MS;
 		r.now_ns < end && (ns > before * 1.05 || ctx(&r, SLOW_RAIL)->is_slow);)
 		ns = reads(&r, "k", data, bytes);
 	cr_assert_leq(ns, before * 1.05, "%.3f of before", (double)ns / (double)before);
 	cr_assert_not(ctx(&r, SLOW_RAIL)->is_slow);
+	if (was_slow) {
+		why = verdict(&r, JOURNAL_NOT_SLOW, SLOW_RAIL);
+		cr_assert_gt(2 * why.goodput, RTE_MIN(why.usual ? why.usual : UINT64_MAX, why.siblings));
+	}
 	cr_assert_eq(ctx(&r, SLOW_RAIL)->depth_bytes, ctx(&r, 0)->depth_bytes);
 	cr_assert_eq(stat_get(&r.node->counters.rails_slow), 0u);
 	free(data);
@@ -278,8 +318,10 @@ Test(node_slow, is_tripped_when_asked)
 	slow_down(&r, 2, 0.1);
 	for (uint64_t end = r.now_ns + 3000 * MS; r.now_ns < end && !opened_ns;) {
 		reads(&r, "k", data, 4 * MIB);
-		if (!flagged_ns && ctx(&r, 2)->is_slow)
+		if (!flagged_ns && ctx(&r, 2)->is_slow) {
 			flagged_ns = r.now_ns;
+			verdict(&r, JOURNAL_SLOW, 2);
+		}
 		if (is_open(&r, 2))
 			opened_ns = r.now_ns;
 	}
@@ -288,6 +330,7 @@ Test(node_slow, is_tripped_when_asked)
 	reads(&r, "k", data, 4 * MIB);
 	cr_assert_eq(share(&r, 2), 0u);
 	cr_assert_eq(stat_get(&r.node->counters.slow_trips), 1u);
+	cr_assert_lt(verdict(&r, JOURNAL_SLOW_TRIP, 2).goodput, RATE / 3);
 	free(data);
 	rig_stop(&r);
 }
@@ -331,6 +374,7 @@ Test(node_slow, the_last_rail_is_not_tripped)
 		reads(&r, "k", data, 4 * MIB);
 	cr_assert_not(is_open(&r, 1));
 	cr_assert_eq(stat_get(&r.node->counters.slow_trips), 0u);
+	verdict(&r, JOURNAL_SLOW, 1); /* and nothing of a trip */
 	free(data);
 	rig_stop(&r);
 }
