@@ -82,6 +82,99 @@ Test(api_clients, clients_and_registered_bytes_are_bounded)
 	cr_expect_not_null(result_of(fd, ATTACH));
 }
 
+static json_int_t registered(int fd)
+{
+	json_t *status = result_of(fd, "{\"id\":9,\"method\":\"status\"}\n");
+
+	return int_at(json_object_get(status, "clients"), "registered_bytes");
+}
+
+enum end { ATTACHED, NO_BUDGET, NO_SESSION, REFUSED, LEFT_EARLY, LEFT, ENDS_ };
+
+/* Clients that are attached, and what was registered for them. */
+struct crowd {
+	unsigned seed;
+	unsigned n_in;
+	int fds[4];
+	json_int_t bytes[4];
+	json_int_t sum;
+	unsigned n[ENDS_];
+};
+
+static void leaves(struct crowd *w)
+{
+	unsigned i = (unsigned)rand_r(&w->seed) % w->n_in;
+
+	close(w->fds[i]);
+	w->sum -= w->bytes[i];
+	w->fds[i] = w->fds[--w->n_in];
+	w->bytes[i] = w->bytes[w->n_in];
+	w->n[LEFT]++;
+}
+
+/* Waits for the answer, or not; control takes it in, or not. */
+static void comes(struct crowd *w, bool is_hasty, bool is_refused)
+{
+	int fd = dial();
+	char text[200];
+	json_t *got, *error;
+
+	snprintf(text, sizeof(text),
+		"{\"id\":2,\"method\":\"attach\",\"params\":{\"abi_major\":1,\"abi_minor\":0,"
+		"\"read_arena_bytes\":%u,\"ring_entries\":8}}\n",
+		1 + (unsigned)rand_r(&w->seed) % (1u << 20));
+	say(fd, text);
+	if (is_hasty) {
+		close(fd);
+		w->n[LEFT_EARLY]++;
+		return;
+	}
+	control.status = is_refused ? RY_ERR_LIMIT : 0;
+	got = hear(fd);
+	control.status = 0;
+	error = json_object_get(got, "error");
+	got = json_object_get(got, "result");
+	if (got) {
+		w->fds[w->n_in] = fd;
+		w->bytes[w->n_in] = int_at(got, "read_arena_bytes") + int_at(got, "put_arena_bytes");
+		w->sum += w->bytes[w->n_in++];
+		w->n[ATTACHED]++;
+		return;
+	}
+	close(fd);
+	if (strstr(text_at(error, "message"), "as the test wants"))
+		w->n[REFUSED]++;
+	else
+		w->n[strstr(text_at(error, "message"), "reader.registered") ? NO_BUDGET : NO_SESSION]++;
+}
+
+/* However an attach ends: answered, refused by api or by control, its client gone before or after the answer. */
+Test(api_clients, registered_bytes_are_given_back_once)
+{
+	struct crowd w = {.seed = 17};
+	int fd = dial();
+
+	config.registered_max_bytes = 6u << 20;
+	for (int i = 0; i < 300; i++) {
+		unsigned what = (unsigned)rand_r(&w.seed) % 6;
+
+		if (what >= 4 && w.n_in)
+			leaves(&w);
+		else
+			comes(&w, what == 2, what == 1);
+		settle();
+		cr_assert_eq(registered(fd), w.sum, "round %d: %lld registered, the clients have %lld", i,
+			(long long)registered(fd), (long long)w.sum);
+	}
+	while (w.n_in)
+		leaves(&w);
+	settle();
+	cr_expect_eq(registered(fd), 0);
+	cr_expect_eq(n_registered, 0);
+	for (int i = 0; i < ENDS_; i++)
+		cr_expect_gt(w.n[i], 0u, "end %d was never reached", i);
+}
+
 Test(api_clients, end_of_connection_detaches)
 {
 	int fd = attach();
