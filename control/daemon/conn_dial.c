@@ -210,13 +210,14 @@ static void stand_by(struct conn *c, struct dialler *d)
 void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
 {
 	bool is_now = d->want_now || (l->want_redial && l->was_up);
+	bool is_return = d->info.n_connects && !l->was_up;
 	uint64_t from_ns;
 
 	d->link = NULL;
 	d->want_now = false;
 	/* To get a pair back, counted from the start of the attempt: one that waited in vain for as long is followed by
-	 * the next at once. */
-	from_ns = d->info.n_connects && !l->was_up ? d->started_ns : c->now_ns;
+	 * the next at once. So is a pair that was lost with its rail; but not one that is lost as soon as it is up. */
+	from_ns = is_return || l->evidence == RAIL_EV_LOCAL ? d->started_ns : c->now_ns;
 	d->next_ns = is_now ? c->now_ns : later(c->now_ns, from_ns + jittered(c, pause_ns(c)));
 	if (!l->was_up)
 		tell_fault(c, d, l);

@@ -12,6 +12,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -25,7 +26,6 @@ static void take(struct conn *c, const struct nlmsghdr *h);
 static const char *name_of(const struct nlmsghdr *h);
 static const void *after(const void *p, size_t bytes);
 static void went(struct conn *c, uint16_t rail_idx, bool is_up);
-static void drop_pairs(struct conn *c, uint16_t rail_idx);
 
 #define MESSAGE_BYTES 32768u
 #define READ_TURN_MAX 64
@@ -57,6 +57,8 @@ static void find_device(struct conn *c, uint16_t rail_idx)
 	struct ifaddrs *all, *a;
 	struct address at;
 
+	if (rail_attr(c->deps.rails[rail_idx])->is_loopback)
+		return;
 	if (rail->netdev[0]) {
 		memcpy(name, rail->netdev, sizeof(c->netdevs[rail_idx].name));
 		return;
@@ -163,24 +165,14 @@ static const char *name_of(const struct nlmsghdr *h)
 
 static void went(struct conn *c, uint16_t rail_idx, bool is_up)
 {
+	char cause[RY_CAUSE_MAX_BYTES];
+
 	c->netdevs[rail_idx].is_down = !is_up;
 	log_warn("rail %s: network device %s is %s", conn_rail_conf(c, rail_idx)->name, c->netdevs[rail_idx].name,
 		is_up ? "up again" : "down");
+	snprintf(cause, sizeof(cause), "network device %s is down", c->netdevs[rail_idx].name);
 	if (is_up)
 		diallers_wake(c, rail_idx);
 	else
-		drop_pairs(c, rail_idx);
-}
-
-/* Backwards, as step_links: a link that is freed is replaced by the last one. */
-static void drop_pairs(struct conn *c, uint16_t rail_idx)
-{
-	for (uint32_t i = c->n_live; i-- > 0;) {
-		struct link *l = i < c->n_live ? &c->links[c->live[i]] : NULL;
-
-		if (!l || l->pair.rail_idx != rail_idx || l->pair.is_self || l->state >= LINK_DRAINING)
-			continue;
-		l->evidence = RAIL_EV_LOCAL;
-		link_down(c, l, RY_ERR_RAIL, 0, "network device %s is down", c->netdevs[rail_idx].name);
-	}
+		links_drop(c, rail_idx, cause);
 }

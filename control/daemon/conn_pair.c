@@ -340,7 +340,11 @@ static int failed_qp(const struct link *l)
 	return -1;
 }
 
-/* A QP that did not go with its peer dies by our decision. */
+/*
+ * A QP that did not go with its peer dies by our decision. A local fault under a pair that worked is one of the rail.
+ * One of a QP that never worked is not: the rail could not take it, for lack of room say, and goes on with those it
+ * has.
+ */
 static void qp_lost(struct conn *c, struct link *l, int qp_idx)
 {
 	uint8_t wc_status = fail_status(l, qp_idx);
@@ -350,12 +354,14 @@ static void qp_lost(struct conn *c, struct link *l, int qp_idx)
 
 	snprintf(cause, sizeof(cause), "rail %s: QP %d to node %s failed: %s", rail, qp_idx, l->pair.node_name,
 		wc_text(wc_status));
-	if (wc_status != WC_ERR_PEER_CLOSED) {
-		link_condemn(c, l, evidence, RY_ERR_RAIL, "%s", cause);
+	if (wc_status == WC_ERR_PEER_CLOSED) {
+		l->evidence = (uint8_t)evidence;
+		link_down(c, l, RY_ERR_RAIL, 0, "%s", cause);
 		return;
 	}
-	l->evidence = evidence;
-	link_down(c, l, RY_ERR_RAIL, 0, "%s", cause);
+	link_condemn(c, l, evidence, RY_ERR_RAIL, "%s", cause);
+	if (evidence == RAIL_EV_LOCAL && l->was_up)
+		links_drop(c, l->pair.rail_idx, cause);
 }
 
 /* Where both ends are here, the one that broke knows more than the one that it left. */
@@ -426,6 +432,8 @@ void link_condemn(
 {
 	va_list args;
 
+	if (l->state == LINK_FREE || l->state >= LINK_DRAINING)
+		return;
 	l->evidence = (uint8_t)evidence;
 	/* Before it sees the rest. Before JOINING nobody is there to be told. */
 	if ((l->state == LINK_JOINING || l->state == LINK_UP) && !l->pair.is_self)
@@ -433,6 +441,16 @@ void link_condemn(
 	va_start(args, format);
 	vdown(c, l, status, 0, format, args);
 	va_end(args);
+}
+
+void links_drop(struct conn *c, uint16_t rail_idx, const char *cause)
+{
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		struct link *l = &c->links[c->live[i]];
+
+		if (l->pair.rail_idx == rail_idx)
+			link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "%s", cause);
+	}
 }
 
 static void vdown(

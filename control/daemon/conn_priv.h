@@ -393,6 +393,8 @@ void link_bye(struct conn *c, struct link *l, uint8_t reason, enum ry_status sta
 /* The same as a verdict of ours: a loss with this evidence here; the peer is told BYE(REBUILD) and counts nothing. */
 void link_condemn(struct conn *c, struct link *l, enum rail_evidence evidence, enum ry_status status,
 	const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* A fault of the rail itself: all its pairs and attempts end, and nothing is said about any peer. */
+void links_drop(struct conn *c, uint16_t rail_idx, const char *cause);
 void link_quiesced(struct conn *c, struct link *l);
 /* Closes QPs and socket and frees the slot, whatever state it is in. No lcore may know the QPs. */
 void link_free(struct conn *c, struct link *l);

@@ -183,6 +183,8 @@ struct node {
 	struct pair_event *down2;    /* the one before */
 	const struct pair *pair;     /* of the last PAIR_UP */
 	const struct pair *accepted; /* of the last PAIR_UP that was not dialled */
+	const struct pair *by_store[4];
+	const struct dial_wants *wants; /* NULL: everything */
 	uint32_t last_epoch;
 	int n_up, n_down, n_rx, n_sent, n_unsent, n_dial_done, n_dial_failed;
 	uint8_t down_reason;
@@ -253,6 +255,7 @@ static inline int node_create(struct node *n, unsigned ring_entries, bool want_v
 		.rails = n->rail_ptrs,
 		.control_waker = &n->control_waker,
 		.waker = &n->conn_waker,
+		.wants = n->wants,
 		.want_virtual_time = want_virtual_time,
 	};
 
@@ -280,7 +283,7 @@ static inline void node_stop(struct node *n)
 		n->rails[i].n_cmds = 0;
 	}
 	conn_destroy(n->conn);
-	cr_assert(n->rails[0].n_qps == 0, "%d QPs leaked", n->rails[0].n_qps);
+	cr_assert(n->rails[0].n_qps + n->rails[1].n_qps == 0, "QPs leaked");
 	spsc_free(n->to_control);
 	spsc_free(n->from_control);
 	waker_fini(&n->control_waker);
@@ -327,6 +330,8 @@ static inline void control_down(struct node *n, struct pair_event *e)
 	n->down_evidence = e->evidence;
 	n->down_status = e->status;
 	snprintf(n->down_cause, sizeof(n->down_cause), "%s", e->cause);
+	if (e->pair->is_dialler)
+		n->by_store[e->pair->store_idx] = NULL;
 	if (e->pair == n->pair)
 		n->pair = NULL;
 	if (e->pair == n->accepted)
@@ -358,7 +363,7 @@ static inline void control_take(struct node *n, void *m)
 		n->n_up++;
 		n->last_epoch = e->pair->epoch;
 		if (e->pair->is_dialler)
-			n->pair = e->pair;
+			n->pair = n->by_store[e->pair->store_idx] = e->pair;
 		else
 			n->accepted = e->pair;
 		break;
@@ -435,6 +440,25 @@ static inline void bring_up(struct node *a, struct node *b)
 	node_start(b);
 	node_start(a);
 	until(a, b, a->n_up == 1 && b->n_up == 1);
+}
+
+/* b is three stores of a: the first two by rail r0, the last by r1, all up. */
+static inline void bring_up_three(struct node *a, struct node *b)
+{
+	uint16_t port = free_port();
+
+	node_init(a, "alpha", "tcp", 0);
+	node_init(b, "beta", "tcp", port);
+	a->conf.n_rails = 2;
+	a->conf.rails[1] = a->conf.rails[0];
+	snprintf(a->conf.rails[1].name, RY_NAME_MAX_BYTES, "r1");
+	for (int i = 0; i < 3; i++) {
+		node_dials(a, port);
+		snprintf(a->conf.stores[i].endpoints[0].rail, RY_NAME_MAX_BYTES, i < 2 ? "r0" : "r1");
+	}
+	node_start(b);
+	node_start(a);
+	until(a, b, a->n_up == 3 && b->n_up == 3);
 }
 
 static inline void control_kill(struct node *n, struct pair_kill *k, const struct pair *pair, uint8_t reason)

@@ -134,3 +134,89 @@ Test(conn_end, an_attempt_that_is_called_off_is_no_evidence_and_not_repeated_at_
 	close(raw_accept(&a, listen_fd));
 	stop_joining(fd, listen_fd, data_fd);
 }
+
+/* ---- local faults ---- */
+
+static void break_qp(const struct pair *pair, uint8_t wc_status)
+{
+	pair->qps[1]->fail_status = wc_status;
+	pair->qps[1]->state = QP_FAILED;
+}
+
+Test(conn_end, a_local_fault_takes_out_every_pair_of_its_rail_and_no_other)
+{
+	bring_up_three(&a, &b);
+	now_ns += SEC;
+	break_qp(a.by_store[0], WC_ERR_LOCAL);
+	until(&a, &b, a.n_down == 2);
+	cr_assert(!a.by_store[0] && !a.by_store[1] && a.by_store[2], "which of them are up");
+	cr_assert(a.down_reason == 0 && a.down_evidence == RAIL_EV_LOCAL);
+	cr_assert_str_eq(a.down_cause, "rail r0: QP 1 to node beta failed: local fault");
+	until(&a, &b, b.n_down == 2);
+	is_told(&b);
+	until(&a, &b, a.n_up == 5 && b.n_up == 5); /* at once: the clock stands still */
+	/* A fault that does not go away is met once a pause, not without end. */
+	break_qp(a.by_store[1], WC_ERR_LOCAL);
+	until(&a, &b, a.n_down == 4 && b.n_down == 4);
+	turns(&a, &b, 100);
+	cr_assert(a.n_up == 5 && conn_next_timer(a.conn) > now_ns && conn_next_timer(a.conn) <= now_ns + SEC);
+	now_ns += SEC;
+	until(&a, &b, a.n_up == 7 && b.n_up == 7 && a.by_store[2]);
+	node_stop(&a);
+	node_stop(&b);
+}
+
+Test(conn_end, a_local_fault_of_the_acceptors_rail_is_told_to_every_dialler)
+{
+	bring_up_three(&a, &b);
+	break_qp(b.accepted, WC_ERR_LOCAL);
+	until(&a, &b, a.n_down == 3 && b.n_down == 3);
+	cr_assert(b.down_reason == 0 && b.down_evidence == RAIL_EV_LOCAL);
+	is_told(&a);
+	until(&a, &b, a.n_up == 6 && b.n_up == 6);
+	node_stop(&a);
+	node_stop(&b);
+}
+
+Test(conn_end, a_fault_of_the_path_is_one_of_its_pair_only)
+{
+	bring_up_three(&a, &b);
+	break_qp(a.by_store[0], WC_ERR_RETRY);
+	until(&a, &b, a.n_down == 1 && b.n_down == 1);
+	turns(&a, &b, 50);
+	cr_assert(a.n_down == 1 && b.n_down == 1 && a.by_store[1] && a.by_store[2]);
+	node_stop(&a);
+	node_stop(&b);
+}
+
+/* As when it has all the QPs that it can have. */
+Test(conn_end, a_qp_that_a_rail_cannot_take_harms_no_other)
+{
+	static struct dial_wants wants;
+	uint16_t port = free_port();
+	struct rail *rail = &b.rails[0];
+
+	node_init(&a, "alpha", "tcp", 0);
+	node_init(&b, "beta", "tcp", port);
+	node_dials(&a, port);
+	node_dials(&a, port);
+	wants.rails[0][0] = 1;
+	a.wants = &wants;
+	node_start(&b);
+	node_start(&a);
+	until(&a, &b, a.n_up == 1 && b.n_up == 1);
+	rail->is_held = true;
+	wants.rails[1][0] = 1;
+	until(&a, &b, rail->n_cmds == 2);
+	for (int i = 0; i < 2; i++) {
+		rail->cmds[i]->fail_status = WC_ERR_LOCAL;
+		rail->cmds[i]->state = QP_FAILED;
+	}
+	until(&a, &b, rail->n_cmds == 4 && a.n_faults == 1);
+	cr_assert_eq(a.fault.evidence, RAIL_EV_NONE);
+	rail->is_held = false;
+	until(&a, &b, rail->n_qps == 2);
+	cr_assert(a.n_down == 0 && b.n_down == 0 && a.by_store[0]);
+	node_stop(&a);
+	node_stop(&b);
+}

@@ -48,6 +48,27 @@ Test(conn_netdev, device_down_takes_the_pairs_out_at_once)
 	node_stop(&b);
 }
 
+Test(conn_netdev, device_down_takes_out_every_pair_of_its_rail_and_no_other)
+{
+	bring_up_three(&a, &b);
+	snprintf(a.conn->netdevs[1].name, sizeof(a.conn->netdevs[1].name), "ry7");
+	tell("lo", RTM_NEWLINK, AF_UNSPEC, IFF_UP);
+	until(&a, &b, a.n_down >= 2 && b.n_down >= 2);
+	turns(&a, &b, 50);
+	cr_assert(a.n_down == 2 && b.n_down == 2, "%d, %d", a.n_down, b.n_down);
+	cr_assert(!a.by_store[0] && !a.by_store[1] && a.by_store[2], "which of them are up");
+	cr_assert_eq(a.down_evidence, RAIL_EV_LOCAL);
+	cr_assert(
+		b.down_reason == WIRE_BYE_REBUILD && b.down_evidence == RAIL_EV_NONE, "told, as far as it gets there");
+	tell("ry7", RTM_NEWLINK, AF_UNSPEC, IFF_UP);
+	until(&a, &b, a.n_down == 3 && b.n_down == 3);
+	tell("lo", RTM_NEWLINK, AF_UNSPEC, IFF_UP | IFF_RUNNING);
+	until(&a, &b, a.n_up == 5 && b.n_up == 5);
+	cr_assert(a.by_store[0] && a.by_store[1] && !a.by_store[2], "which of them are up");
+	node_stop(&a);
+	node_stop(&b);
+}
+
 Test(conn_netdev, device_that_is_removed_is_down)
 {
 	bring_up(&a, &b);
