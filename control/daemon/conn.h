@@ -4,7 +4,8 @@
  *
  * Owns every socket that is not a QP's, every pair record, and every QP before adoption and after release. Never
  * touches a data byte. All sockets are non-blocking; conn_poll never waits, conn_run sleeps in epoll. Diallers connect
- * the configured stores at start and again after a loss, with a jittered delay of at most config.reconnect_ns. For mock
+ * the configured stores at start and again after a loss, with a jittered delay of at most config.reconnect_ns; who
+ * refuses them, or speaks another protocol, is asked less and less often, each 30 s in the end. For mock
  * rails a store with is_self is connected in memory: its metadata is turned round inside conn, through the same
  * buffers.
  *

@@ -13,6 +13,7 @@
 #include "health/layout.h"
 
 #define SECOND_NS 1000000000ull
+#define REFUSED_NS_MAX (30 * SECOND_NS)
 
 static uint32_t count_max(const struct config *conf);
 static int add_self(struct conn *c, uint16_t store_idx, char *message, uint32_t message_bytes);
@@ -21,7 +22,7 @@ static int add_pair(
 	struct conn *c, struct health_name at, const struct address *to, char *message, uint32_t message_bytes);
 static struct dialler *add(struct conn *c, struct health_name at);
 static bool is_wanted(const struct conn *c, const struct dialler *d);
-static void stand_by(struct conn *c, struct dialler *d);
+static void show(struct conn *c, struct dialler *d, enum conn_pair_state state);
 static void put_off(struct conn *c, struct dialler *d);
 static void start(struct conn *c, struct dialler *d);
 static void bootstrap(struct conn *c, struct dialler *d, struct link *l);
@@ -32,6 +33,7 @@ static void data_greeted(struct conn *c, struct link *l);
 static uint64_t later(uint64_t a, uint64_t b);
 static void tell_fault(struct conn *c, struct dialler *d, const struct link *l);
 static uint64_t pause_ns(const struct conn *c);
+static uint64_t delay_ns(const struct conn *c, const struct dialler *d);
 static uint64_t connect_ns(const struct conn *c, const struct dialler *d);
 static uint64_t jittered(struct conn *c, uint64_t ns);
 static void settle(struct conn *c);
@@ -163,12 +165,11 @@ bool diallers_poll(struct conn *c)
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
 		struct dialler *d = &c->diallers[i];
 
-		if (d->link || c->now_ns < d->next_ns)
+		if (d->link)
 			continue;
-		if (!is_wanted(c, d)) {
-			stand_by(c, d);
+		show(c, d, is_wanted(c, d) ? CONN_DOWN : CONN_STANDBY);
+		if (d->info.state == CONN_STANDBY || c->now_ns < d->next_ns)
 			continue;
-		}
 		if (c->netdevs[d->rail_idx].is_down)
 			put_off(c, d);
 		else
@@ -199,11 +200,11 @@ static bool is_wanted(const struct conn *c, const struct dialler *d)
 	return !rails || (__atomic_load_n(rails, __ATOMIC_RELAXED) >> d->rail_idx & 1);
 }
 
-static void stand_by(struct conn *c, struct dialler *d)
+static void show(struct conn *c, struct dialler *d, enum conn_pair_state state)
 {
-	if (d->info.state == CONN_STANDBY)
+	if (d->info.state == state)
 		return;
-	d->info.state = CONN_STANDBY;
+	d->info.state = (uint8_t)state;
 	info_publish(c, d->row, &d->info);
 }
 
@@ -215,10 +216,11 @@ void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
 
 	d->link = NULL;
 	d->want_now = false;
+	d->n_refused = l->is_refused ? d->n_refused + 1 : 0;
 	/* To get a pair back, counted from the start of the attempt: one that waited in vain for as long is followed by
 	 * the next at once. So is a pair that was lost with its rail; but not one that is lost as soon as it is up. */
 	from_ns = is_return || l->evidence == RAIL_EV_LOCAL ? d->started_ns : c->now_ns;
-	d->next_ns = is_now ? c->now_ns : later(c->now_ns, from_ns + jittered(c, pause_ns(c)));
+	d->next_ns = is_now ? c->now_ns : later(c->now_ns, from_ns + jittered(c, delay_ns(c, d)));
 	if (!l->was_up)
 		tell_fault(c, d, l);
 	d->info.state = CONN_DOWN;
@@ -257,6 +259,16 @@ static uint64_t pause_ns(const struct conn *c)
 	return probe_ns && probe_ns < reconnect_ns ? probe_ns : reconnect_ns;
 }
 
+/* Who refuses us, or is none of ours, is asked less and less often: what changes that takes an operator. */
+static uint64_t delay_ns(const struct conn *c, const struct dialler *d)
+{
+	uint64_t ns = pause_ns(c);
+
+	for (uint32_t i = 1; i < d->n_refused && ns < REFUSED_NS_MAX; i++)
+		ns = ns * 2 < REFUSED_NS_MAX ? ns * 2 : REFUSED_NS_MAX;
+	return ns;
+}
+
 /* The attempt to get a pair back is part of a probe and has its lease: on a path that lost the SYN, the next one comes
  * sooner than the kernel's. */
 static uint64_t connect_ns(const struct conn *c, const struct dialler *d)
@@ -293,6 +305,7 @@ void dial_request(struct conn *c, struct dial_event *e)
 
 		if (d->store_idx != e->store_idx)
 			continue;
+		d->n_refused = 0;
 		if (!d->link)
 			d->next_ns = 0;
 		else if (d->link->state >= LINK_DRAINING)
@@ -373,6 +386,7 @@ void diallers_wake(struct conn *c, uint16_t rail_idx)
 		if (d->rail_idx != rail_idx)
 			continue;
 		d->next_ns = c->now_ns;
+		d->n_refused = 0;
 		d->want_now = d->link && d->link->state >= LINK_DRAINING;
 	}
 }
@@ -447,6 +461,7 @@ void dial_greeted(struct conn *c, struct link *l)
 	const char *fault;
 
 	/* The refusal first: a peer of another version can say no in words that our checks would not let through. */
+	l->is_refused = true;
 	if (h->status) {
 		enum ry_status status = h->status < RY_STATUS_MAX_ ? (enum ry_status)h->status : RY_ERR_PROTOCOL;
 
@@ -460,6 +475,7 @@ void dial_greeted(struct conn *c, struct link *l)
 			l->peer_text, fault);
 		return;
 	}
+	l->is_refused = false;
 	l->token = h->token;
 	l->state = LINK_JOINING;
 	link_identify(c, l, h);

@@ -96,10 +96,12 @@ static bool rx_some(struct conn *c, struct link *l)
 	l->rx_bytes += (uint32_t)n;
 	l->rx_ns = c->now_ns;
 	l->ping_ns = 0;
-	if (l->rx_phase == RX_HELLO && l->rx_bytes >= 4 && l->hello.magic != WIRE_MAGIC)
+	if (l->rx_phase == RX_HELLO && l->rx_bytes >= 4 && l->hello.magic != WIRE_MAGIC) {
+		l->is_refused = true;
 		link_down(c, l, RY_ERR_PROTOCOL, 0, "%s: %s", l->peer_text, error_text(EPROTO));
-	else if (l->rx_bytes == l->rx_need)
+	} else if (l->rx_bytes == l->rx_need) {
 		rx_done(c, l);
+	}
 	return true;
 }
 

@@ -120,6 +120,7 @@ struct dialler {
 	uint16_t row; /* of the info table */
 	bool is_self;
 	bool want_now;       /* dial as soon as the old pair is gone */
+	uint32_t n_refused;  /* attempts in a row that the peer refused */
 	uint32_t status;     /* of the last failure */
 	uint64_t next_ns;    /* when to dial; only while link is NULL */
 	uint64_t started_ns; /* the last attempt */
@@ -170,6 +171,7 @@ struct link {
 	bool is_paused;   /* not reading: no buffer, or our answers are not being read */
 	bool is_released; /* no lcore knows any of its QPs */
 	bool want_redial; /* at once, not after a delay */
+	bool is_refused;  /* dialler: the answer to HELLO is no, or from none of ours */
 	uint8_t evidence; /* enum rail_evidence: what its end says about the path */
 	uint16_t idx;
 	uint16_t peer_idx;
