@@ -117,7 +117,10 @@ void health_pinged(struct health *h, uint16_t pair_idx, struct rail_token token,
 	struct health_conn *c = &h->conns[pair_idx];
 
 	if (is_good) {
-		rail_health_succeeded(&h->breakers, token, now_ns);
+		/* It says nothing about failures of data: where every connection is proven and then loses its data,
+		 * they must add up. */
+		if (token.kind != RAIL_NORMAL)
+			rail_health_succeeded(&h->breakers, token, now_ns);
 		/* The full-size PING is the proof of this connection, whatever it was sent for. */
 		if (c->epoch && c->breaker == token.pair_idx) {
 			c->is_proven = true;
@@ -128,6 +131,18 @@ void health_pinged(struct health *h, uint16_t pair_idx, struct rail_token token,
 	} else {
 		rail_health_release(&h->breakers, token, now_ns);
 	}
+}
+
+void health_carried(struct health *h, uint16_t pair_idx, uint64_t rtt_ns, uint64_t now_ns)
+{
+	uint16_t breaker = h->conns[pair_idx].epoch ? h->conns[pair_idx].breaker : RAIL_MAP_NONE;
+	struct rail_token normal = {.kind = RAIL_NORMAL, .pair_idx = breaker};
+
+	if (breaker == RAIL_MAP_NONE)
+		return;
+	normal.epoch = h->breakers.pairs[breaker].epoch;
+	rail_health_succeeded(&h->breakers, normal, now_ns);
+	rail_health_set_rtt(&h->breakers, breaker, rtt_ns);
 }
 
 uint64_t health_due_ns(const struct health *h, uint16_t pair_idx, uint64_t now_ns)

@@ -77,6 +77,17 @@ struct rail_token health_ask(struct health *h, uint16_t pair_idx, uint64_t now_n
 /* It came back whole, or did not (path evidence), or never reached the wire (fault NULL). */
 void health_pinged(struct health *h, uint16_t pair_idx, struct rail_token token, bool is_good,
 	const struct rail_fault *fault, uint64_t now_ns);
+/* Whether health_carried changes anything, but for a long rtt_ns. */
+static inline bool health_remembers(const struct health *h, uint16_t pair_idx)
+{
+	uint16_t breaker = h->conns[pair_idx].breaker;
+
+	return breaker != RAIL_MAP_NONE &&
+	       (h->breakers.pairs[breaker].error_count || h->breakers.pairs[breaker].lease_ns);
+}
+/* Data came over this connection often enough to be a success: what had failed before it is forgotten. rtt_ns is the
+ * shortest answer. */
+void health_carried(struct health *h, uint16_t pair_idx, uint64_t rtt_ns, uint64_t now_ns);
 
 /* RAIL_MAP_NONE = no such pair. */
 static inline uint16_t health_breaker(

@@ -15,8 +15,9 @@
 
 static unsigned bucket_of(uint64_t latency_ns);
 static uint64_t bucket_top_ns(unsigned i);
-static void add_sample(struct path *p, uint64_t latency_ns);
-static void learn(struct path *p);
+static void add_sample(struct control *c, struct path *p, const struct segment *s);
+static void learn(struct control *c, struct path *p, uint16_t pair_idx);
+static void carried(struct control *c, const struct path *p, uint16_t pair_idx);
 static void was_silent(struct control *c, struct path *p, const struct segment *s);
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
 static const char *state_text(const struct control *c, const struct peer *p, uint16_t r);
@@ -59,14 +60,14 @@ static uint64_t bucket_top_ns(unsigned i)
 	return i % 2 ? 2 * base : base + base / 2;
 }
 
-static void add_sample(struct path *p, uint64_t latency_ns)
+static void add_sample(struct control *c, struct path *p, const struct segment *s)
 {
-	p->hist[bucket_of(latency_ns)]++;
+	p->hist[bucket_of(s->landed_ns - s->posted_ns)]++;
 	if (unlikely(++p->n_samples % SAMPLES_LEAST == 0))
-		learn(p);
+		learn(c, p, s->pair_idx);
 }
 
-static __rte_noinline void learn(struct path *p)
+static __rte_noinline void learn(struct control *c, struct path *p, uint16_t pair_idx)
 {
 	uint64_t below = 0;
 
@@ -77,6 +78,8 @@ static __rte_noinline void learn(struct path *p)
 			break;
 		}
 	}
+	if (unlikely(p->p99_ns > LIMIT_LEAST_NS || health_remembers(&c->health, pair_idx)))
+		carried(c, p, pair_idx);
 	if (p->n_samples < 64 * SAMPLES_LEAST)
 		return;
 	/* Half of the past is forgotten, so that a path that changed is seen as it is. */
@@ -86,6 +89,17 @@ static __rte_noinline void learn(struct path *p)
 		p->n_samples += p->hist[i];
 	}
 	p->n_samples = RTE_MAX(p->n_samples / SAMPLES_LEAST, 1u) * SAMPLES_LEAST;
+}
+
+/* So many answers make a success, one does not: a rail that brings a few on every connection and then breaks must open.
+ */
+static __rte_noinline __rte_cold void carried(struct control *c, const struct path *p, uint16_t pair_idx)
+{
+	unsigned least = 0;
+
+	while (!p->hist[least])
+		least++;
+	health_carried(&c->health, pair_idx, bucket_top_ns(least), c->now_ns);
 }
 
 uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes)
@@ -114,7 +128,7 @@ void path_done(struct control *c, const struct segment *s)
 		p->is_suspect = false;
 		stat_add(&c->counters->slow_stores, 1);
 	}
-	add_sample(p, s->landed_ns - s->posted_ns); /* last, like was_silent: then nothing need be saved for a call */
+	add_sample(c, p, s); /* last, like was_silent: then nothing need be saved for a call */
 }
 
 /*
