@@ -21,6 +21,8 @@ static bool is_settled_by(const struct rail_breaker *p, struct rail_token token)
 static bool is_other_pairs(const struct rail_breaker *p, struct rail_token token);
 static void count(const struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
 static void open_if_due(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
+static bool is_flapping(const struct rail_health *h, const struct rail_breaker *p, uint64_t now_ns);
+static void open_pair(struct rail_health *h, struct rail_breaker *p, bool is_damped, uint64_t now_ns);
 static void fail_probe(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
 static void close_pair(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
 static void release(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
@@ -148,7 +150,7 @@ struct rail_token rail_health_ask(struct rail_health *h, uint16_t pair_idx, uint
 	token.kind = RAIL_NORMAL;
 	if (p->resume_ns) {
 		settle_expired(h, p, now_ns);
-		token.kind = arm(h, p, now_ns, p->lease_ns ? p->lease_ns : PROBE_LEASE_NS);
+		token.kind = arm(h, p, now_ns, rail_health_lease_ns(h, pair_idx));
 	}
 	token.epoch = p->epoch;
 	return token;
@@ -289,6 +291,18 @@ void rail_health_failed(struct rail_health *h, struct rail_token token, const st
 		open_if_due(h, p, now_ns);
 }
 
+bool rail_health_trip(struct rail_health *h, uint16_t pair_idx, const struct rail_fault *fault, uint64_t now_ns)
+{
+	struct rail_breaker *p = known(h, pair_idx);
+
+	if (!p || p->resume_ns)
+		return false;
+	rail_note_fault(p, fault, now_ns);
+	count(h, p, now_ns);
+	open_pair(h, p, true, now_ns);
+	return true;
+}
+
 /* Silence past the lease is the failure of what is out. Every tokened call looks first, so that no verdict depends on
  * when control turned. */
 static bool settle_expired(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns)
@@ -329,14 +343,24 @@ static void count(const struct rail_health *h, struct rail_breaker *p, uint64_t 
 
 static void open_if_due(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns)
 {
-	uint64_t cooldown = secs(h->params.cooldown_secs), flap = secs(h->params.flap_secs);
-
 	if (p->resume_ns || p->error_count < h->params.error_threshold)
 		return;
 	/* It passed its probe and failed its data: probing would close it again at once, for ever. */
-	p->is_damped = flap && p->has_closed && rail_elapsed(now_ns, p->closed_ns) <= flap;
-	if (p->is_damped)
-		cooldown = p->kept_cooldown_ns;
+	open_pair(h, p, is_flapping(h, p, now_ns), now_ns);
+}
+
+static bool is_flapping(const struct rail_health *h, const struct rail_breaker *p, uint64_t now_ns)
+{
+	uint64_t flap = secs(h->params.flap_secs);
+
+	return flap && p->has_closed && rail_elapsed(now_ns, p->closed_ns) <= flap;
+}
+
+static void open_pair(struct rail_health *h, struct rail_breaker *p, bool is_damped, uint64_t now_ns)
+{
+	uint64_t cooldown = is_flapping(h, p, now_ns) ? p->kept_cooldown_ns : secs(h->params.cooldown_secs);
+
+	p->is_damped = is_damped;
 	p->n_trips++;
 	pause_for(p, cooldown, now_ns);
 	set_paused(h, p, true);
@@ -391,4 +415,9 @@ void rail_health_set_rtt(struct rail_health *h, uint16_t pair_idx, uint64_t rtt_
 	if (!p)
 		return;
 	p->lease_ns = rtt_ns > RTT_LONG_NS && rtt_ns < UINT64_MAX / RTT_PER_LEASE ? RTT_PER_LEASE * rtt_ns : 0;
+}
+
+uint64_t rail_health_lease_ns(const struct rail_health *h, uint16_t pair_idx)
+{
+	return h->pairs[pair_idx].lease_ns ? h->pairs[pair_idx].lease_ns : PROBE_LEASE_NS;
 }

@@ -184,6 +184,9 @@ void rail_health_release(struct rail_health *h, struct rail_token token, uint64_
 void rail_health_succeeded(struct rail_health *h, struct rail_token token, uint64_t now_ns);
 void rail_health_failed(
 	struct rail_health *h, struct rail_token token, const struct rail_fault *fault, uint64_t now_ns);
+/* Opens a closed pair whatever its count, for something that a probe cannot see: none is sent in this pause, a trial
+ * ends it. false: it was not closed. */
+bool rail_health_trip(struct rail_health *h, uint16_t pair_idx, const struct rail_fault *fault, uint64_t now_ns);
 
 /* When ask would next hand out a probe or a trial, or a lease ends; UINT64_MAX = nothing to wait for. */
 uint64_t rail_health_due_ns(const struct rail_health *h, uint16_t pair_idx);
@@ -193,6 +196,8 @@ bool rail_health_wants_probe(const struct rail_health *h, uint16_t pair_idx, uin
 uint32_t rail_health_expire(struct rail_health *h, uint64_t now_ns);
 /* The lease of later probes follows the pair's round trip: 1 s, or 10 x rtt where that is above 100 ms. */
 void rail_health_set_rtt(struct rail_health *h, uint16_t pair_idx, uint64_t rtt_ns);
+/* How long the pair's next PING may stay silent, whatever it is sent for. The pair exists. */
+uint64_t rail_health_lease_ns(const struct rail_health *h, uint16_t pair_idx);
 
 /* RAIL_STATES for an unknown pair. */
 enum rail_state rail_health_state(const struct rail_health *h, uint16_t pair_idx, uint64_t now_ns);

@@ -12,8 +12,9 @@
  * rail was not slow; a rail without a history is compared with its siblings alone, one without siblings with its
  * history.
  *
- * A rail that stays slow for health.slow_trip_secs (0 = never) is tripped: path evidence for its breakers, except where
- * it is the last rail of a store. Each verdict is written into the journal, from where it reaches the log.
+ * A rail that stays slow for health.slow_trip_secs (0 = never) is tripped: its breakers open, except where it is the
+ * last rail of a store. A PING would come back all the same, so none is sent before the pause is over; then the rail
+ * has the same time again. Each verdict is written into the journal, from where it reaches the log.
  */
 #include "read/control_priv.h"
 
@@ -33,7 +34,8 @@ static void keep_usual(struct rail_ctx *rs);
 static void tell(
 	struct control *c, const struct rail_ctx *rs, enum journal_kind kind, uint64_t goodput, uint64_t stores);
 static uint64_t stores_of(const struct control *c, uint16_t r);
-static void trip(struct control *c, uint16_t r);
+static uint64_t trip_at_ns(const struct control *c, uint16_t r, uint16_t store);
+static bool trip(struct control *c, uint16_t r, uint16_t store);
 static bool has_another(const struct control *c, uint16_t store, uint16_t r);
 
 void slow_window(struct control *c, struct rail_ctx *rs, uint64_t goodput)
@@ -176,38 +178,46 @@ uint32_t slow_piece_bytes(const struct control *c, const struct rail_ctx *rs)
 
 void slow_run(struct control *c)
 {
-	uint64_t trip_ns = c->config->slow_trip_secs * 1000000000ull;
+	for (uint16_t r = 0; c->config->slow_trip_secs && r < c->n_rails; r++) {
+		uint64_t stores = 0;
+		bool is_due = false;
 
-	for (uint16_t r = 0; trip_ns && r < c->n_rails; r++) {
-		struct rail_ctx *rs = &c->rails[r];
-
-		if (!rs->is_slow || c->now_ns - rs->slow_since_ns < trip_ns)
-			continue;
-		rs->slow_since_ns = c->now_ns; /* once it is back it has the same time again */
-		trip(c, r);
+		for (uint16_t s = 0; s < c->config->n_stores; s++) {
+			if (c->now_ns < trip_at_ns(c, r, s))
+				continue;
+			is_due = true;
+			stores |= (uint64_t)trip(c, r, s) << s;
+		}
+		if (is_due)
+			c->rails[r].slow_since_ns = c->now_ns; /* the same time for what takes its place */
+		if (stores)
+			tell(c, &c->rails[r], JOURNAL_SLOW_TRIP, c->rails[r].goodput, stores);
 	}
 }
 
-static void trip(struct control *c, uint16_t r)
+/* UINT64_MAX: it is not slow, or out already. */
+static uint64_t trip_at_ns(const struct control *c, uint16_t r, uint16_t store)
+{
+	const struct rail_health *h = &c->health.breakers;
+	uint16_t b;
+
+	if (!c->rails[r].is_slow)
+		return UINT64_MAX;
+	b = health_best(&c->health, store, r);
+	if (b == RAIL_MAP_NONE || !rail_health_is_available(h, b))
+		return UINT64_MAX;
+	return RTE_MAX(c->rails[r].slow_since_ns, h->pairs[b].since_ns) + c->config->slow_trip_secs * 1000000000ull;
+}
+
+static bool trip(struct control *c, uint16_t r, uint16_t store)
 {
 	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT};
-	struct rail_health *h = &c->health.breakers;
-	uint64_t stores = 0;
 
-	for (uint16_t s = 0; s < c->config->n_stores; s++) {
-		uint16_t b = health_best(&c->health, s, r);
-
-		if (b == RAIL_MAP_NONE || !has_another(c, s, r))
-			continue;
-		for (uint32_t i = 0; i < h->params.error_threshold && rail_health_is_available(h, b); i++)
-			rail_health_failed(h,
-				(struct rail_token){.kind = RAIL_NORMAL, .pair_idx = b, .epoch = h->pairs[b].epoch},
-				&fault, c->now_ns);
-		stat_add(&c->counters->slow_trips, 1);
-		stores |= 1ull << s;
-	}
-	if (stores)
-		tell(c, &c->rails[r], JOURNAL_SLOW_TRIP, c->rails[r].goodput, stores);
+	if (!has_another(c, store, r) ||
+		!rail_health_trip(&c->health.breakers, health_best(&c->health, store, r), &fault, c->now_ns))
+		return false;
+	stat_add(&c->counters->slow_trips, 1);
+	return true;
 }
 
 static bool has_another(const struct control *c, uint16_t store, uint16_t r)
@@ -217,11 +227,11 @@ static bool has_another(const struct control *c, uint16_t store, uint16_t r)
 
 uint64_t slow_due_ns(const struct control *c)
 {
-	uint64_t trip_ns = c->config->slow_trip_secs * 1000000000ull, due = UINT64_MAX;
+	uint64_t due = UINT64_MAX;
 
-	for (uint16_t r = 0; trip_ns && r < c->n_rails; r++) {
-		if (c->rails[r].is_slow)
-			due = RTE_MIN(due, c->rails[r].slow_since_ns + trip_ns);
+	for (uint16_t r = 0; c->config->slow_trip_secs && r < c->n_rails; r++) {
+		for (uint16_t s = 0; s < c->config->n_stores; s++)
+			due = RTE_MIN(due, trip_at_ns(c, r, s));
 	}
 	return due;
 }

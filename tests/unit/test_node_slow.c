@@ -335,6 +335,49 @@ Test(node_slow, is_tripped_when_asked)
 	rig_stop(&r);
 }
 
+/* Still slow, it passes every PING: it has its second after each pause, and is out for the rest. When it is well again,
+ * it stays. */
+Test(node_slow, stays_out_for_its_pause)
+{
+	const struct rail_breaker *b;
+	uint64_t in_use_ns = 0, end;
+	uint8_t *data;
+	struct rig r;
+
+	rig_init(&r, 3, RATE);
+	r.config.slow_trip_secs = 1;
+	rig_start(&r);
+	data = rig_object(&r, "k", 4 * MIB, 1);
+	for (int i = 0; i < 20; i++)
+		reads(&r, "k", data, 4 * MIB);
+	slow_down(&r, 2, 0.1);
+	while (!is_open(&r, 2))
+		reads(&r, "k", data, 4 * MIB);
+	b = &r.node->control->health.breakers.pairs[health_breaker(&r.node->control->health, 0, 2, 2)];
+	r.step_ns = 100000;
+	for (end = r.now_ns + 60000 * MS; r.now_ns < end;) {
+		uint64_t from_ns = r.now_ns;
+		bool was_open = is_open(&r, 2);
+
+		reads(&r, "k", data, 4 * MIB);
+		if (was_open && is_open(&r, 2))
+			cr_assert_eq(share(&r, 2), 0u);
+		rig_run(&r, 50 * MS);
+		in_use_ns += was_open ? 0 : r.now_ns - from_ns;
+	}
+	cr_assert_eq(stat_get(&r.node->counters.slow_trips), b->n_trips);
+	cr_assert_eq(b->n_trips, 2u, "%u trips", b->n_trips);
+	cr_assert(b->n_sent == 1 && b->n_ok == 1, "one trial at the end of the pause, no probes in it: %u", b->n_sent);
+	cr_assert_leq(in_use_ns, 1200 * MS);
+	slow_down(&r, 2, 1);
+	rig_run(&r, b->resume_ns + 100 * MS - r.now_ns);
+	for (end = r.now_ns + 3000 * MS; r.now_ns < end;)
+		reads(&r, "k", data, 4 * MIB);
+	cr_assert(!is_open(&r, 2) && !ctx(&r, 2)->is_slow && b->n_trips == 2);
+	free(data);
+	rig_stop(&r);
+}
+
 Test(node_slow, is_not_tripped_unasked)
 {
 	uint8_t *data;
