@@ -94,13 +94,13 @@ static_assert(SEGMENTS_MAX + 32 < RAIL_WORK_ENTRIES && SEGMENTS_MAX + 32 < RAIL_
 
 /* ---- Probes under way ---- */
 #define PROBES_MAX 32u
-#define PROBE_PAUSE_NS 100000000ull  /* before a PING that found no room is tried again */
-#define PROBE_LEASE_NS 1000000000ull /* then it is cancelled; the breaker's own lease is rail_health's */
+#define PROBE_PAUSE_NS 100000000ull /* before a PING that found no room is tried again */
 
 struct probe {
 	bool is_used;
 	struct rail_token token;
-	uint64_t until_ns;
+	uint64_t post_by_ns; /* cancelled then when it is not on the wire, and */
+	uint64_t until_ns;   /* at the end of its lease */
 	struct segment seg;
 };
 
@@ -333,12 +333,12 @@ struct op {
 	uint8_t hash[16];
 	uint8_t key[RY_KEY_MAX_BYTES];
 };
+
 /* What a read in OP_ADMIT waits for. */
 enum admit_line {
 	ADMIT_PLACE = 0,
 	ADMIT_BYTES = 1,
 };
-
 
 struct lease {
 	uint32_t n_extents; /* 0 = free */

@@ -7,6 +7,7 @@
 
 static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp);
 static struct probe *free_probe(struct control *c);
+static uint64_t give_up_ns(const struct probe *pr);
 static void map_again(struct control *c, uint16_t breaker);
 static void log_transitions(struct control *c);
 static uint64_t ping_due_ns(const struct control *c, uint16_t idx);
@@ -30,7 +31,7 @@ void prober_run(struct control *c)
 		struct probe *pr = &c->probes[i];
 
 		/* Past its lease the breaker has settled it; CANCEL, then the fence, bring the segment back. */
-		if (pr->is_used && !pr->seg.cancel_want && c->now_ns >= pr->until_ns) {
+		if (pr->is_used && !pr->seg.cancel_want && c->now_ns >= give_up_ns(pr)) {
 			__atomic_store_n(&pr->seg.cancel_want, 1, __ATOMIC_RELAXED); /* ordered by rail_cancel_scan */
 			c->rails[pr->seg.rail_idx].want_cancel_scan = true;
 		}
@@ -42,6 +43,7 @@ static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp)
 {
 	struct probe *pr = free_probe(c);
 	struct segment *s;
+	uint64_t lease_ns;
 
 	if (!pr)
 		return; /* all are out: the next turn tries again, each has a lease */
@@ -49,7 +51,9 @@ static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp)
 	if (pr->token.kind == RAIL_REFUSED)
 		return;
 	pr->is_used = true;
-	pr->until_ns = c->now_ns + PROBE_LEASE_NS;
+	lease_ns = rail_health_lease_ns(&c->health.breakers, pr->token.pair_idx);
+	pr->post_by_ns = c->now_ns + lease_ns / 2;
+	pr->until_ns = c->now_ns + lease_ns;
 	c->paths[pair_idx].is_probed = true;
 	s = &pr->seg;
 	memset(s, 0, sizeof(*s));
@@ -64,6 +68,13 @@ static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp)
 	s->owner = pr;
 	c->rails[s->rail_idx].want_kick = true;
 	RTE_VERIFY(rail_hand_out(c->rails[s->rail_idx].rail, s));
+}
+
+/* One that still waits for a window is taken back in good time: it must not become a failure of its pair. */
+static uint64_t give_up_ns(const struct probe *pr)
+{
+	/* Relaxed: nothing else is read with it. */
+	return __atomic_load_n(&pr->seg.posted_ns, __ATOMIC_RELAXED) ? pr->until_ns : pr->post_by_ns;
 }
 
 static struct probe *free_probe(struct control *c)
@@ -95,7 +106,8 @@ void prober_done(struct control *c, struct segment *s)
 		p->is_probed = false;
 		p->ping_after_ns = s->posted_ns ? 0 : c->now_ns + PROBE_PAUSE_NS; /* its rail had no room for it */
 	}
-	if (s->status == RY_OK)
+	/* Also one that came too late: the next one may take as long. */
+	if (s->landed_ns)
 		rail_health_set_rtt(&c->health.breakers, pr->token.pair_idx, s->landed_ns - s->posted_ns);
 	health_pinged(&c->health, s->pair_idx, pr->token, is_same && s->status == RY_OK, s->posted_ns ? &fault : NULL,
 		c->now_ns);
@@ -153,7 +165,7 @@ uint64_t prober_due_ns(const struct control *c)
 	}
 	for (uint32_t i = 0; i < PROBES_MAX; i++) {
 		if (c->probes[i].is_used && !c->probes[i].seg.cancel_want)
-			due_ns = RTE_MIN(due_ns, c->probes[i].until_ns);
+			due_ns = RTE_MIN(due_ns, give_up_ns(&c->probes[i]));
 	}
 	return due_ns;
 }

@@ -14,11 +14,13 @@ unsigned probe_post(struct rail *r)
 {
 	unsigned n = 0;
 
-	while (r->probes.head && r->free_top) {
+	while (r->probes.head) {
 		struct segment *s = r->probes.head;
 
-		if (s->qp->is_down || __atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))
-			request_finish(r, seg_pop(&r->probes), s->qp->is_down ? RY_ERR_RAIL : RY_ERR_CANCELLED);
+		if (__atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED))
+			request_finish(r, seg_pop(&r->probes), RY_ERR_CANCELLED);
+		else if (!r->free_top)
+			break; /* one that waits for a window waits until it is cancelled */
 		else if (post_one(r, s))
 			seg_pop(&r->probes);
 		else

@@ -4,6 +4,7 @@
 
 static bool send_cancel(struct rail *r, struct segment *s);
 static void cancel_held(struct rail *r, struct qp *qp);
+static void drop_probes(struct rail *r, const struct qp *qp, uint32_t status);
 static void end_active(struct rail *r, struct segment *s, uint32_t status);
 static void unlink_closing(struct rail *r, struct segment *s);
 
@@ -104,6 +105,7 @@ void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status)
 		r->n_held--;
 		request_finish(r, s, status);
 	}
+	drop_probes(r, qp, status);
 	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
 		s = r->active[i];
 		if (!s || s->qp != qp)
@@ -119,6 +121,21 @@ void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status)
 				r, s, __atomic_load_n(&s->cancel_want, __ATOMIC_RELAXED) ? RY_ERR_CANCELLED : status);
 		}
 	}
+}
+
+/* Those that wait for a window. */
+static void drop_probes(struct rail *r, const struct qp *qp, uint32_t status)
+{
+	struct seg_fifo keep = {0};
+	struct segment *s;
+
+	while ((s = seg_pop(&r->probes)) != NULL) {
+		if (s->qp == qp)
+			request_finish(r, s, status);
+		else
+			seg_push(&keep, s);
+	}
+	r->probes = keep;
 }
 
 static void unlink_closing(struct rail *r, struct segment *s)

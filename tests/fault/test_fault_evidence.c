@@ -154,6 +154,107 @@ Test(fault_evidence, failed_attempts_feed_the_breaker)
 	fault_stop(&f);
 }
 
+/* As conn tells it; this one fault is the test's own and must come back. */
+Test(fault_evidence, failed_attempts_are_taken_and_given_back)
+{
+	struct dial_fault told = {
+		.endpoint_idx = BAD, .rail_idx = BAD, .evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT};
+	struct fault_rig f;
+	void *p;
+
+	fault_init(&f, 3);
+	fault_start(&f);
+	for (uint32_t i = 1; i <= 3; i++) {
+		bool is_back = false;
+
+		told.m.kind = MSG_DIAL_FAULT;
+		spsc_push(f.r.node->conn_to_control, &told);
+		control_poll(f.r.node->control, f.r.now_ns);
+		while ((p = spsc_pop(f.r.node->control_to_conn)) != NULL)
+			is_back |= p == &told;
+		cr_assert(is_back && told.m.kind == MSG_DIAL_FAULT_SEEN);
+		cr_assert_eq(breaker(&f, BAD)->error_count, i);
+	}
+	cr_assert(breaker(&f, BAD)->resume_ns && breaker(&f, BAD)->n_trips == 1);
+	cr_assert(!breaker(&f, 0)->last_fault_ns && !breaker(&f, 2)->last_fault_ns);
+	fault_stop(&f);
+}
+
+/* ---- Ends that say nothing about the path ---- */
+
+/* Three new incarnations of the peer: its health, not the rail's. */
+Test(fault_evidence, peer_restarts)
+{
+	struct fault_rig f;
+
+	fault_init(&f, 3);
+	f.r.config.health.error_threshold = 1;
+	fault_start(&f);
+	for (uint32_t i = 1; i <= 3; i++) {
+		fault_plan(&f, BAD, "restart:at=100KiB");
+		fault_read(&f, "large", RY_F_FAILOVER, 3000);
+		cr_assert_eq(fault_count(&f, BAD, FAULT_RESTART), i);
+		rig_run(&f.r, 500 * MS);
+		for (uint16_t r = 0; r < 3; r++) {
+			const struct rail_breaker *b = breaker(&f, r);
+
+			cr_assert(!b->n_trips && !b->error_count, "restart %u, rail%u", i, r);
+			cr_assert_eq(b->last_evidence, RAIL_EV_PEER);
+		}
+	}
+	fault_over(&f);
+	fault_stop(&f);
+}
+
+/* Closes the pair for this reason, 0 as if it were lost; what conn tells of its end is path evidence. */
+static void ends_for(uint8_t reason, uint32_t n_trips)
+{
+	struct control *c;
+	struct fault_rig f;
+	uint64_t n_probes;
+	struct path *p;
+	uint16_t idx;
+	void *msgs[16];
+
+	fault_init(&f, 3);
+	f.r.config.health.error_threshold = 1;
+	fault_start(&f);
+	c = f.r.node->control;
+	n_probes = stat_get(&rail_counters(f.r.node->rails[BAD])->probes_sent);
+	idx = c->peers[0].by_rail[BAD].pair->idx;
+	p = &c->paths[idx];
+	p->kill = (struct pair_kill){
+		.m = {MSG_PAIR_KILL}, .pair_idx = idx, .pair_epoch = p->epoch, .reason = WIRE_BYE_REBUILD};
+	spsc_push(f.r.node->control_to_conn, &p->kill);
+	conn_poll(f.r.node->conn, f.r.now_ns);
+	for (unsigned i = 0, n = spsc_pop_burst(f.r.node->conn_to_control, msgs, 16); i < n; i++) {
+		struct pair_event *ev = msgs[i];
+
+		if (ev->m.kind == MSG_PAIR_DOWN) {
+			cr_assert_eq(ev->reason, WIRE_BYE_REBUILD);
+			ev->reason = reason;
+			ev->evidence = RAIL_EV_PATH;
+		}
+		spsc_push(f.r.node->conn_to_control, ev);
+	}
+	rig_run(&f.r, 1200 * MS);
+	cr_assert_eq(breaker(&f, BAD)->n_trips, n_trips);
+	cr_assert_eq(breaker(&f, BAD)->last_fault_ns != 0, n_trips != 0);
+	cr_assert_eq(stat_get(&rail_counters(f.r.node->rails[BAD])->probes_sent) - n_probes, n_trips);
+	fault_over(&f);
+	fault_stop(&f);
+}
+
+Test(fault_evidence, announced_end_counts_nothing)
+{
+	ends_for(WIRE_BYE_REBUILD, 0);
+}
+
+Test(fault_evidence, end_without_a_word_counts)
+{
+	ends_for(0, 1);
+}
+
 /* ---- Memory that a NIC cannot reach ---- */
 
 static int device_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
