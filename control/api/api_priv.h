@@ -126,6 +126,7 @@ struct api {
 	struct session *sessions; /* config->max_clients of them */
 	uint32_t next_client_id;
 	uint64_t registered_bytes;
+	uint64_t registered_max_bytes; /* the budget in force; checked at attach */
 	struct api_call shutdown_call;
 	struct limits limits;       /* what control was told last */
 	struct pair_log *pair_logs; /* LOGS_MAX */

@@ -76,7 +76,7 @@ static json_t *rail_describe(
 	json_object_update_new(
 		o, json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "depth_bytes", (json_int_t)info->depth_bytes,
 			   "inflight_bytes", (json_int_t)info->inflight_bytes, "inflight_max_bytes",
-			   (json_int_t)conf->inflight_max_bytes, "goodput_bytes_per_s",
+			   (json_int_t)api->limits.rail_inflight_max_bytes[i], "goodput_bytes_per_s",
 			   (json_int_t)info->goodput_bytes_per_s, "latency_ns", (json_int_t)info->latency_ns, "pairs",
 			   own, "counters", numbers));
 	json_object_set_new(o, "latency_p50_ns", json_integer((json_int_t)info->latency_p50_ns));

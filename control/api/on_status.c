@@ -74,7 +74,7 @@ static json_t *clients_of(const struct api *api)
 
 	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "attached", (json_int_t)api_n_sessions(api), "max",
 		(json_int_t)c->max_clients, "registered_bytes", (json_int_t)api->registered_bytes,
-		"registered_max_bytes", (json_int_t)c->registered_max_bytes, "leases",
+		"registered_max_bytes", (json_int_t)api->registered_max_bytes, "leases",
 		(json_int_t)stat_get(&api->deps.counters->leases));
 }
 

@@ -42,6 +42,7 @@ int api_create(const struct api_deps *deps, char *message, uint32_t message_byte
 	api->start_ns = api->now_ns = clock_ns();
 	api->epoll_fd = api->listen_fd = api->signal_fd = api->spare_fd = -1;
 	api->limits = limits_of(deps->config);
+	api->registered_max_bytes = deps->config->registered_max_bytes;
 	api->sessions = calloc(deps->config->max_clients, sizeof(*api->sessions));
 	api->pair_logs = calloc(LOGS_MAX, sizeof(*api->pair_logs));
 	api->faults = calloc(deps->config->n_rails, sizeof(*api->faults));

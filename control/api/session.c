@@ -36,12 +36,12 @@ void session_attach(struct request *r, const struct client_conf *conf)
 			config->max_clients);
 		return;
 	}
-	if (bytes > config->registered_max_bytes - api->registered_bytes) {
+	if (api->registered_bytes + bytes > api->registered_max_bytes) {
 		request_fail(r, RY_ERR_BUDGET,
 			"attach: arenas of %llu bytes do not fit: %llu of %llu (reader.registered) are in use; ask for "
 			"smaller arenas",
 			(unsigned long long)bytes, (unsigned long long)api->registered_bytes,
-			(unsigned long long)config->registered_max_bytes);
+			(unsigned long long)api->registered_max_bytes);
 		return;
 	}
 	memset(s, 0, sizeof(*s));

@@ -74,6 +74,9 @@ struct cli {
 	uint64_t inflight_bytes;
 	uint64_t client_inflight_bytes;
 	uint64_t admission_wait_ns;
+	uint64_t registered_bytes;
+	const char *rail; /* NULL = none */
+	uint64_t rail_inflight_bytes;
 	/* reads */
 	uint64_t n_last; /* CLI_NOT_GIVEN = the daemon's default */
 	bool want_failed;

@@ -142,6 +142,10 @@ int cmd_limits(struct cli *c)
 	set_if_given(params, "inflight_max_bytes", c->inflight_bytes);
 	set_if_given(params, "client_inflight_max_bytes", c->client_inflight_bytes);
 	set_if_given(params, "admission_wait_ns", c->admission_wait_ns);
+	set_if_given(params, "registered_max_bytes", c->registered_bytes);
+	set_if_given(params, "rail_inflight_max_bytes", c->rail_inflight_bytes);
+	if (c->rail != NULL)
+		json_object_set_new(params, "rail", json_string(c->rail));
 	if (json_object_size(params) != 0)
 		return cli_show(c, "limits_set", params);
 	json_decref(params);

@@ -37,6 +37,10 @@ const struct option_row cli_options[] = {
 		"bytes in flight, one client"},
 	{"admission-wait", OPTION_DURATION, OPT_LIMITS, FIELD(admission_wait_ns), "TIME",
 		"longest wait of a queued read"},
+	{"registered", OPTION_BYTES, OPT_LIMITS, FIELD(registered_bytes), "SIZE", "arena bytes, all clients"},
+	{"rail", OPTION_TEXT, OPT_LIMITS, FIELD(rail), "NAME", "the rail that --rail-inflight is for"},
+	{"rail-inflight", OPTION_BYTES, OPT_LIMITS, FIELD(rail_inflight_bytes), "SIZE",
+		"bytes asked for and not yet arrived on --rail"},
 	{"last", OPTION_COUNT, OPT_RECORDS, FIELD(n_last), "N", "how many reads (default 20, at most 1024)"},
 	{"failed", OPTION_FLAG, OPT_RECORDS, FIELD(want_failed), "", "only reads that failed"},
 	{"rails", OPTION_COUNT, OPT_DEMO, FIELD(n_rails), "N", "how many rails (default 2)"},
@@ -58,8 +62,7 @@ const struct command commands[] = {
 	{"rails", "[drain|resume NAME]", 0, 2, REMOTE, cmd_rails,
 		"the daemon's rails and their connections; or take a rail out of use, or back"},
 	{"health", "", 0, 0, REMOTE, cmd_health, "which pairs of rails carry data, and why others do not"},
-	{"limits", "", 0, 0, REMOTE | OPT_LIMITS, cmd_limits,
-		"the in-flight budgets, or new ones until the daemon ends"},
+	{"limits", "", 0, 0, REMOTE | OPT_LIMITS, cmd_limits, "the budgets, or new ones until the daemon ends"},
 	{"reads", "", 0, 0, REMOTE | OPT_RECORDS, cmd_reads, "the reads that ended last, and where their time went"},
 	{"faults", "[inject NAME PLAN|clear [NAME]]", 0, 3, REMOTE, cmd_faults,
 		"rehearse failures on mock rails of a daemon that allows it"},
@@ -91,6 +94,8 @@ int commands_parse(int argc, char *const *argv, struct cli *c, const struct comm
 		.inflight_bytes = CLI_NOT_GIVEN,
 		.client_inflight_bytes = CLI_NOT_GIVEN,
 		.admission_wait_ns = CLI_NOT_GIVEN,
+		.registered_bytes = CLI_NOT_GIVEN,
+		.rail_inflight_bytes = CLI_NOT_GIVEN,
 		.n_last = CLI_NOT_GIVEN};
 	*row = NULL;
 	if (options_parse(cli_options, n_cli_options, argc, argv, c, &c->args, &given, error) < 0)
@@ -123,6 +128,8 @@ static int check_options(struct cli *c)
 	if (c->stripe_bytes != 0 && (c->stripe_bytes < RY_STRIPE_MIN_BYTES || c->stripe_bytes > RY_STRIPE_MAX_BYTES ||
 					    c->stripe_bytes % RY_STRIPE_ALIGN_BYTES != 0))
 		return cli_usage(c, "--stripe is a multiple of 4KiB from 64KiB to 1GiB");
+	if ((c->rail != NULL) != (c->rail_inflight_bytes != CLI_NOT_GIVEN))
+		return cli_usage(c, "--rail and --rail-inflight belong together");
 	if (c->length == 0)
 		return cli_usage(c, "--length is at least 1");
 	return CLI_OK;

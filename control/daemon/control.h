@@ -77,14 +77,22 @@ struct limits {
 	uint32_t client_max_reads;
 	uint64_t inflight_max_bytes;
 	uint64_t client_inflight_max_bytes;
+	uint64_t rail_inflight_max_bytes[RY_RAILS_MAX];
 	uint64_t admission_wait_ns;
 };
 
 static inline struct limits limits_of(const struct config *c)
 {
-	struct limits l = {c->max_reads, c->client_max_reads, c->inflight_max_bytes, c->client_inflight_max_bytes,
-		c->admission_wait_ns};
+	struct limits l = {
+		.max_reads = c->max_reads,
+		.client_max_reads = c->client_max_reads,
+		.inflight_max_bytes = c->inflight_max_bytes,
+		.client_inflight_max_bytes = c->client_inflight_max_bytes,
+		.admission_wait_ns = c->admission_wait_ns,
+	};
 
+	for (uint16_t i = 0; i < c->n_rails; i++)
+		l.rail_inflight_max_bytes[i] = c->rails[i].inflight_max_bytes;
 	return l;
 }
 
@@ -93,6 +101,7 @@ struct limits_usage {
 	uint64_t inflight_bytes;
 	uint32_t n_reads;
 	uint32_t n_waiting; /* reads that a budget has no room for */
+	uint64_t rail_inflight_bytes[RY_RAILS_MAX];
 };
 
 #define API_PAIRS_MAX (2u * PAIRS_MAX) /* configured ones, and those that peers dialled */

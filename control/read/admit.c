@@ -252,6 +252,8 @@ void admit_set_limits(struct control *c, const struct limits *limits)
 {
 	c->limits = *limits;
 	c->want_admit = true;
+	for (uint16_t i = 0; i < c->n_rails; i++)
+		estimate_budget(c, &c->rails[i], limits->rail_inflight_max_bytes[i]);
 	for (uint32_t i = 0; i < c->n_live; i++) {
 		struct op *op, *next;
 

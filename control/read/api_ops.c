@@ -94,7 +94,10 @@ static void rail_info(const struct control *c, struct api_call *call)
 static void set_limits(struct control *c, struct api_call *call)
 {
 	admit_set_limits(c, &call->limits);
-	call->usage = (struct limits_usage){c->inflight_bytes, c->inflight_reads, c->n_admit_waiting};
+	call->usage = (struct limits_usage){
+		.inflight_bytes = c->inflight_bytes, .n_reads = c->inflight_reads, .n_waiting = c->n_admit_waiting};
+	for (uint16_t i = 0; i < c->n_rails; i++)
+		call->usage.rail_inflight_bytes[i] = c->rails[i].inflight_bytes;
 }
 
 static void all_pairs(const struct control *c, struct api_call *call)

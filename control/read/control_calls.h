@@ -163,6 +163,8 @@ static inline void room_give_back(struct rail_ctx *rs, struct path *path, uint64
 
 /* ---- estimate.c ---- */
 void estimate_init(struct control *c);
+/* The rail's budget from now on; what is out stays out. */
+void estimate_budget(struct control *c, struct rail_ctx *rs, uint64_t bytes);
 /* The rail goes from idle to busy. */
 void estimate_restart(struct control *c, struct rail_ctx *rs);
 void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment *s);

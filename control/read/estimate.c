@@ -21,10 +21,14 @@ static void update_depth(struct control *c, struct rail_ctx *rs);
 
 void estimate_init(struct control *c)
 {
-	for (uint16_t i = 0; i < c->n_rails; i++) {
-		c->rails[i].inflight_max_bytes = c->config->rails[i].inflight_max_bytes;
-		update_depth(c, &c->rails[i]);
-	}
+	for (uint16_t i = 0; i < c->n_rails; i++)
+		estimate_budget(c, &c->rails[i], c->limits.rail_inflight_max_bytes[i]);
+}
+
+void estimate_budget(struct control *c, struct rail_ctx *rs, uint64_t bytes)
+{
+	rs->inflight_max_bytes = bytes;
+	update_depth(c, rs);
 }
 
 /* The rail goes from idle to busy: a window is made of busy time only, or one segment at a time would never fill it. */

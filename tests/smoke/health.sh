@@ -80,6 +80,11 @@ check_status 1 "a read above them is refused" ry get big "$tmp/back" --length 2M
 check_json "with both numbers" '.error | .status == "BUDGET" and (.cause | test("1048576"))' "$tmp/check.out"
 check "status shows them" [ "$(status_json rd .inflight.max_reads)" -eq 300 ]
 check_status 1 "a limit outside its range is refused" ry limits --client-inflight 2GiB
+check "a rail's budget and that of arenas" ry limits --rail rail0 --rail-inflight 1MiB --registered 1GiB --json
+check_json "are in force too" '.rails[0].inflight_max_bytes == 1048576 and .rails[1].inflight_max_bytes == 67108864 and .registered_max_bytes == 1073741824' "$tmp/check.out"
+check_status 1 "a rail's has its range as well" ry limits --rail rail0 --rail-inflight 1kB --json
+check_json "which is told" '.error | .status == "INVALID" and (.cause | test("1MiB to 64GiB"))' "$tmp/check.out"
+check_status 2 "it needs the rail's name" ry limits --rail-inflight 2MiB
 check "limits are raised again" ry limits --client-inflight 256MiB
 check "and reads go on" reads_over 0
 check "the flight recorder" ry reads --failed --json

@@ -66,6 +66,19 @@ Test(api_clients, attach_refusals)
 	cr_expect_geq(int_at(result_of(fd, ATTACH), "client_id"), 2, "the same connection may try again");
 }
 
+/* The budget of arenas, changed as an operator does; the rest of the configuration has to be a good one for that. */
+static void allow_bytes(int fd, unsigned bytes)
+{
+	char text[120];
+
+	for (uint16_t i = 0; i < config.n_rails; i++)
+		strcpy(config.rails[i].transport, "mock");
+	config.stores[0].is_self = true;
+	snprintf(text, sizeof(text), "{\"id\":3,\"method\":\"limits_set\",\"params\":{\"registered_max_bytes\":%u}}\n",
+		bytes);
+	cr_assert_eq(int_at(result_of(fd, text), "registered_max_bytes"), bytes);
+}
+
 Test(api_clients, clients_and_registered_bytes_are_bounded)
 {
 	int fds[4], fd = dial();
@@ -75,9 +88,28 @@ Test(api_clients, clients_and_registered_bytes_are_bounded)
 	expect_error(ask(fd, ATTACH), -32015, "LIMIT", "4 clients are attached");
 	close(fds[0]);
 	settle();
-	config.registered_max_bytes = 3 * ((1 << 20) + 262144) + 4096;
+	allow_bytes(fd, 3 * ((1 << 20) + 262144) + 4096);
 	expect_error(ask(fd, ATTACH), -32002, "BUDGET", "ask for smaller arenas");
 	close(fds[1]);
+	settle();
+	cr_expect_not_null(result_of(fd, ATTACH));
+}
+
+/* Those that are attached stay so; nobody comes in until enough of them have left. */
+Test(api_clients, the_budget_of_arenas_is_lowered_below_what_is_registered)
+{
+	int fds[3], fd = dial();
+
+	for (int i = 0; i < 3; i++)
+		fds[i] = attach();
+	allow_bytes(fd, 2u << 20);
+	expect_error(ask(fd, ATTACH), -32002, "BUDGET", "3932160 of 2097152 (reader.registered) are in use");
+	cr_expect_eq(api_n_sessions(api), 3);
+	close(fds[0]);
+	close(fds[1]);
+	settle();
+	expect_error(ask(fd, ATTACH), -32002, "BUDGET", "1310720 of 2097152");
+	close(fds[2]);
 	settle();
 	cr_expect_not_null(result_of(fd, ATTACH));
 }
@@ -154,7 +186,7 @@ Test(api_clients, registered_bytes_are_given_back_once)
 	struct crowd w = {.seed = 17};
 	int fd = dial();
 
-	config.registered_max_bytes = 6u << 20;
+	allow_bytes(fd, 6u << 20);
 	for (int i = 0; i < 300; i++) {
 		unsigned what = (unsigned)rand_r(&w.seed) % 6;
 

@@ -163,6 +163,12 @@ Test(cli_commands, limits_take_what_is_given_and_leave_the_rest)
 	cr_expect_eq(c.max_reads, CLI_NOT_GIVEN);
 	cr_expect_eq(c.client_max_reads, CLI_NOT_GIVEN);
 	cr_expect_eq(c.client_inflight_bytes, CLI_NOT_GIVEN);
+	cr_expect_eq(c.registered_bytes, CLI_NOT_GIVEN);
+	cr_expect_null(c.rail);
+	cr_assert_eq(PARSE("limits", "--rail", "rail1", "--rail-inflight", "2MiB", "--registered", "1GiB"), CLI_OK);
+	cr_expect_str_eq(c.rail, "rail1");
+	cr_expect_eq(c.rail_inflight_bytes, 2u << 20);
+	cr_expect_eq(c.registered_bytes, 1u << 30);
 	cr_assert_eq(PARSE("limits", "--max-reads", "0"), CLI_OK, "0 is a value; the daemon refuses it");
 	cr_expect_eq(c.max_reads, 0);
 }
@@ -171,6 +177,8 @@ Test(cli_commands, limits_belong_to_limits, .init = cr_redirect_stderr)
 {
 	cr_expect_eq(PARSE("status", "--max-reads", "3"), CLI_USAGE);
 	cr_expect_eq(PARSE("limits", "--max-reads", "many"), CLI_USAGE);
+	cr_expect_eq(PARSE("limits", "--rail", "rail1"), CLI_USAGE, "which budget?");
+	cr_expect_eq(PARSE("limits", "--rail-inflight", "2MiB"), CLI_USAGE, "of which rail?");
 }
 
 Test(cli_commands, verbs_are_arguments)

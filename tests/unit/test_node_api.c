@@ -284,6 +284,76 @@ Test(node_api, limits_obey_the_ranges_of_the_file)
 	cr_expect_eq(int_at(result("limits_set", "{\"admission_wait_ns\":2000000}"), "admission_wait_ns"), 2000000);
 }
 
+static json_t *rail_limits(const char *answer_of, const char *params, size_t rail)
+{
+	return json_array_get(json_object_get(result(answer_of, params), "rails"), rail);
+}
+
+/* Below what is out: nothing is lost, and no more goes out until there is room. */
+Test(node_api, a_rail_s_budget_is_lowered_in_mid_read)
+{
+	uint64_t ticket = rig_submit_read(&rig, rig.client, "k", 0, UINT64_MAX, 0, 0);
+	const struct rail_ctx *rail = &rig.node->control->rails[0];
+	uint64_t most = 0, idle = 0;
+	struct ry_cqe cqe;
+	json_t *l;
+
+	run(5000000);
+	cr_assert_gt(rail->inflight_bytes, 0, "it is under way");
+	l = rail_limits("limits_set", "{\"rail\":\"rail0\",\"rail_inflight_max_bytes\":1048576}", 0);
+	cr_expect_str_eq(text_at(l, "name"), "rail0");
+	cr_expect_eq(int_at(l, "inflight_max_bytes"), 1048576);
+	cr_expect_gt(int_at(l, "inflight_bytes"), 0);
+	cqe = wait_read(ticket);
+	cr_expect_eq(cqe.status, RY_OK, "what is out ends well");
+	cr_expect(rig_same(rig.client, &cqe, data, OBJECT));
+	rig_release(&rig, rig.client, cqe.lease_id);
+	for (int i = 0; i < 4; i++)
+		rig_submit_read(&rig, rig.client, "k", 0, UINT64_MAX, 0, 0);
+	for (int n = 0; n < 4;) {
+		step();
+		most = RTE_MAX(most, rail->inflight_bytes);
+		idle = RTE_MAX(idle, rig.node->control->rails[1].inflight_bytes);
+		n += rig_reap(&rig, rig.client, &cqe);
+	}
+	cr_expect_gt(most, 0);
+	cr_expect_leq(most, 1048576 + PLAN_PIECE_SLACK);
+	cr_expect_gt(idle, 1048576 + PLAN_PIECE_SLACK, "the other rail's is as it was");
+	l = rail_limits("limits", "", 1);
+	cr_expect_eq(int_at(l, "inflight_max_bytes"), (json_int_t)rig.config.rails[1].inflight_max_bytes);
+	cr_expect_eq(int_at(json_array_get(json_object_get(result("rails", ""), "rails"), 0), "inflight_max_bytes"),
+		1048576);
+	result("limits_set", "{\"rail\":\"rail0\",\"rail_inflight_max_bytes\":67108864}");
+	cr_expect_gt(rail->depth_bytes, 1048576, "raised at once");
+}
+
+Test(node_api, a_rail_s_budget_obeys_its_range)
+{
+	refused("limits_set", "{\"rail\":\"rail1\",\"rail_inflight_max_bytes\":1000}", "INVALID",
+		"range, 1MiB to 64GiB");
+	refused("limits_set", "{\"rail\":\"rail1\",\"rail_inflight_max_bytes\":1000}", "INVALID", "rails[1].inflight");
+	refused("limits_set", "{\"rail\":\"rail1\",\"rail_inflight_max_bytes\":1099511627776}", "INVALID", "range");
+	refused("limits_set", "{\"rail\":\"rial1\",\"rail_inflight_max_bytes\":2097152}", "INVALID",
+		"did you mean 'rail1'?");
+	refused("limits_set", "{\"rail\":\"rail1\"}", "INVALID", "belong together");
+	refused("limits_set", "{\"rail_inflight_max_bytes\":2097152}", "INVALID", "belong together");
+	cr_expect_eq(int_at(rail_limits("limits", "", 1), "inflight_max_bytes"),
+		(json_int_t)rig.config.rails[1].inflight_max_bytes, "nothing changed");
+}
+
+Test(node_api, the_budget_of_arenas_obeys_its_range)
+{
+	json_t *l;
+
+	refused("limits_set", "{\"registered_max_bytes\":1000}", "INVALID", "range, 2MiB to 16TiB");
+	refused("limits_set", "{\"registered_max_bytes\":2097152}", "INVALID", "two arenas of a single client");
+	cr_expect_eq(int_at(result("limits", ""), "registered_max_bytes"), (json_int_t)rig.config.registered_max_bytes);
+	l = result("limits_set", "{\"registered_max_bytes\":67108864}");
+	cr_expect_eq(int_at(l, "registered_max_bytes"), 67108864);
+	l = json_object_get(result("status", ""), "clients");
+	cr_expect_eq(int_at(l, "registered_max_bytes"), 67108864);
+}
+
 static void queueing(struct config *c)
 {
 	c->admission = ADMISSION_QUEUE;

@@ -153,6 +153,8 @@ static void set_limits(struct world *w, bool is_generous)
 		.client_inflight_max_bytes = is_generous ? 12 * MIB : MIB / 2 + below(w, 6 * MIB),
 		.admission_wait_ns = one_in(w, 2) ? 2 * MS : 50 * MS,
 	};
+	for (uint16_t i = 0; i < N_RAILS; i++)
+		c->limits.rail_inflight_max_bytes[i] = is_generous ? 12 * MIB : MIB + below(w, 4 * MIB);
 	send(w, c);
 }
 
