@@ -156,7 +156,7 @@ static void print_slow(const struct api *api, const struct journal_entry *e, con
 	else
 		log_write(LOG_LEVEL_WARN, &site,
 			"health: rail %s: tripped, slow for %us (health.slow_trip_secs): %s: other rails carry its "
-			"share until probes bring it back; look at its link, or take it out: railyard rails drain %s%s",
+			"share until its pause is over; look at its link, or take it out: railyard rails drain %s%s",
 			rail, c->slow_trip_secs, figures, rail, more);
 }
 
