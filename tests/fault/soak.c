@@ -65,13 +65,14 @@ struct soak {
 	uint64_t rest_until_ns[N_CLIENTS]; /* who was refused waits a little */
 	uint64_t n_reads, n_ok, n_failover, n_failover_ok, n_faults, n_episodes;
 	uint64_t n_by_status[RY_STATUS_MAX_];
+	uint64_t n_sat_out;
 	uint64_t heap_bytes; /* after some episodes */
 	uint64_t heap_last;
 	char wrong[512]; /* empty: all is well */
 };
 
 static int slice(uint64_t seconds, uint64_t seed);
-static void summary(const struct soak *s);
+static void summary(struct soak *s);
 static void start(struct soak *s, uint64_t seed);
 static void episode(struct soak *s);
 static void inject(struct soak *s);
@@ -128,11 +129,16 @@ static int slice(uint64_t seconds, uint64_t seed)
 	return s->wrong[0] != 0;
 }
 
-static void summary(const struct soak *s)
+static void summary(struct soak *s)
 {
+	uint64_t n_trips = 0;
+
+	for (uint16_t i = 0; i < s->r.config.n_rails; i++)
+		n_trips += report_of(s, i).n_trips;
 	printf("# %" PRIu64 " episodes, %" PRIu64 " faults, %" PRIu64 " reads: %" PRIu64 " ok; under failover %" PRIu64
 	       " of %" PRIu64 " ok\n",
 		s->n_episodes, s->n_faults, s->n_reads, s->n_ok, s->n_failover_ok, s->n_failover);
+	printf("# %" PRIu64 " trips, %" PRIu64 " pauses sat out\n", n_trips, s->n_sat_out);
 	printf("# heap: %" PRIu64 " bytes after 10 episodes, %" PRIu64 " at the end\n", s->heap_bytes, s->heap_last);
 	for (unsigned i = 1; i < RY_STATUS_MAX_; i++) {
 		if (s->n_by_status[i])
@@ -397,12 +403,15 @@ static void revive(struct soak *s, uint16_t rail)
 	const struct object_known *o = &s->objects[N_OBJECTS - 1];
 	const uint64_t *carried = &rail_counters(s->r.node->rails[rail])->rx_bytes;
 	uint64_t before = stat_get(carried), end_ns = s->r.now_ns + BACK_NS;
-	uint32_t n_trips = report_of(s, rail).n_trips;
+	uint32_t n_trips = report_of(s, rail).n_trips, n_news = 0;
 
 	while (stat_get(carried) == before && !s->wrong[0]) {
 		struct ry_cqe cqe = rig_read(&s->r, s->r.client, o->key, 0, UINT64_MAX, RY_F_FAILOVER);
 
-		/* All of them may still be on their way back. */
+		/* All of them may still be on their way back, and one may bring the news that the peer was restarted.
+		 */
+		if (cqe.status == RY_ERR_PEER_RESTARTED && n_news++ < s->r.config.n_rails)
+			continue;
 		if (cqe.status != RY_ERR_NO_RAIL && !rig_same(s->r.client, &cqe, o->data, o->bytes))
 			wrong(s, "without faults: status %u: %s", cqe.status, rig_slot(s->r.client, &cqe)->cause);
 		rig_release(&s->r, s->r.client, cqe.lease_id);
@@ -422,6 +431,7 @@ static bool sit_out(struct soak *s, uint16_t rail)
 
 	if (!report.cooldown_left_ns || (!report.is_damped && s->r.config.health.probe_interval_secs))
 		return false;
+	s->n_sat_out++;
 	s->r.step_ns = MS;
 	rig_run(&s->r, report.cooldown_left_ns);
 	s->r.step_ns = RIG_STEP_NS;
