@@ -48,7 +48,7 @@ struct api_deps {
 	bool want_signals;            /* SIGTERM, SIGINT and SIGHUP, which every thread must have blocked */
 	uint64_t stall_ns;            /* a client that takes nothing for so long is dropped; 0 = 5 s */
 	const struct api_rail *rails; /* config->n_rails of them */
-	const struct region_rail *region_rails;
+	struct region_set *regions;   /* the work thread's */
 	const struct control_counters *counters;
 	struct journal *journal; /* control writes, api reads */
 	const struct recorder *recorder;

@@ -19,8 +19,7 @@ void on_attach(struct request *r)
 		.read_arena_bytes = arena_bytes(r, "read_arena_bytes", d->config->read_arena_bytes),
 		.put_arena_bytes = arena_bytes(r, "put_arena_bytes", d->config->put_arena_bytes),
 		.want_hugepages = d->has_hugepages,
-		.rails = d->region_rails,
-		.n_rails = d->config->n_rails,
+		.regions = d->regions,
 	};
 
 	if (why)

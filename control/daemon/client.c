@@ -141,11 +141,9 @@ static int register_all(struct client *c, const struct client_conf *conf, char *
 	if (rc < 0)
 		return explain(rc, message, message_bytes, "no guard for client memory: %s; detach other clients",
 			strerror(-rc));
-	rc = region_register(
-		conf->rails, conf->n_rails, c->read_arena.base, c->read_arena.bytes, MEM_HOST, &c->read_region);
+	rc = region_register(conf->regions, c->read_arena.base, c->read_arena.bytes, MEM_HOST, &c->read_region);
 	if (rc == 0)
-		rc = region_register(
-			conf->rails, conf->n_rails, c->put_arena.base, c->put_arena.bytes, MEM_HOST, &c->put_region);
+		rc = region_register(conf->regions, c->put_arena.base, c->put_arena.bytes, MEM_HOST, &c->put_region);
 	if (rc < 0)
 		return explain(rc, message, message_bytes,
 			"arenas cannot be registered on every rail: %s; see the daemon's RLIMIT_MEMLOCK",

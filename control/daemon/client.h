@@ -56,8 +56,7 @@ struct client_conf {
 	uint64_t read_arena_bytes;
 	uint64_t put_arena_bytes;
 	bool want_hugepages;
-	const struct region_rail *rails;
-	uint16_t n_rails;
+	struct region_set *regions; /* the node's */
 };
 int client_create(const struct client_conf *conf, char *message, uint32_t message_bytes, struct client **out);
 /* Work thread, after control gave it back (or it never saw it). */

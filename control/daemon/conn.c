@@ -87,6 +87,7 @@ static int open_sockets(struct conn *c, char *message, uint32_t message_bytes)
 	c->waker_io = (struct io){.kind = IO_WAKER, .fd = c->deps.waker->event_fd};
 	io_watch(c, &c->waker_io, EPOLLIN);
 	netdev_open(c);
+	devices_watch(c);
 	return listeners_open(c, message, message_bytes);
 }
 
@@ -99,6 +100,8 @@ void conn_destroy(struct conn *c)
 	for (uint32_t i = 0; i < GREETS_MAX; i++)
 		io_close(c, &c->greets[i].io);
 	io_close(c, &c->netlink);
+	for (int i = 0; i < (int)(RY_RAILS_MAX * 2); i++)
+		c->devices[i / 2][i % 2].io.fd = -1; /* the rails' own */
 	while (c->n_live)
 		link_free(c, &c->links[c->live[c->n_live - 1]]);
 	if (c->epoll_fd >= 0)
@@ -216,6 +219,9 @@ static bool dispatch(struct conn *c, const struct epoll_event *ev)
 		break;
 	case IO_NETLINK:
 		netdev_ready(c);
+		break;
+	case IO_DEVICE:
+		device_ready(c, owner);
 		break;
 	case IO_GREET:
 		greet_ready(c, owner);

@@ -195,6 +195,7 @@ static void accept_pair(struct conn *c, struct greet *g)
 	link_put_bytes(c, l, &answer, sizeof(answer));
 	info_link(c, l);
 	link_write(c, l);
+	link_open_qps(c, l);
 }
 
 static void accept_data(struct conn *c, struct greet *g)
@@ -346,9 +347,11 @@ uint16_t conn_rail_transport(const struct conn *c, uint16_t rail_idx)
 
 uint16_t conn_rail_n_qps(const struct conn *c, uint16_t rail_idx)
 {
-	uint16_t n = conn_rail_conf(c, rail_idx)->sockets_per_pair;
+	const struct rail_conf *rail = conn_rail_conf(c, rail_idx);
+	uint32_t n =
+		rail_attr(c->deps.rails[rail_idx])->has_addresses ? rail->verbs.qps_per_pair : rail->sockets_per_pair;
 
 	if (n < 1)
 		return 1;
-	return n < PAIR_QPS_MAX ? n : PAIR_QPS_MAX;
+	return (uint16_t)(n < PAIR_QPS_MAX ? n : PAIR_QPS_MAX);
 }

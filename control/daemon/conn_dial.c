@@ -170,7 +170,7 @@ bool diallers_poll(struct conn *c)
 		show(c, d, is_wanted(c, d) ? CONN_DOWN : CONN_STANDBY);
 		if (d->info.state == CONN_STANDBY || c->now_ns < d->next_ns)
 			continue;
-		if (c->netdevs[d->rail_idx].is_down)
+		if (c->netdevs[d->rail_idx].is_down || c->netdevs[d->rail_idx].is_gone)
 			put_off(c, d);
 		else
 			start(c, d);
@@ -373,8 +373,8 @@ static void put_off(struct conn *c, struct dialler *d)
 {
 	d->status = RY_ERR_RAIL;
 	d->next_ns = UINT64_MAX;
-	snprintf(d->info.last_error, sizeof(d->info.last_error), "network device %s is down",
-		c->netdevs[d->rail_idx].name);
+	snprintf(d->info.last_error, sizeof(d->info.last_error), "%s %s is down",
+		c->netdevs[d->rail_idx].is_gone ? "RDMA device of" : "network device", c->netdevs[d->rail_idx].name);
 	info_publish(c, d->row, &d->info);
 }
 
@@ -480,7 +480,10 @@ void dial_greeted(struct conn *c, struct link *l)
 	l->state = LINK_JOINING;
 	link_identify(c, l, h);
 	info_link(c, l);
-	next_data(c, l);
+	if (rail_attr(c->deps.rails[l->pair.rail_idx])->has_addresses)
+		link_open_qps(c, l);
+	else
+		next_data(c, l);
 }
 
 static const char *hello_fault(const struct conn *c, const struct link *l)

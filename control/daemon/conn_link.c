@@ -54,7 +54,7 @@ bool link_read(struct conn *c, struct link *l)
 		discard(c, l);
 		return true;
 	}
-	for (int i = 0; i < READ_TURN_PARTS && is_reading(l); i++) {
+	for (int i = 0; i < READ_TURN_PARTS && is_reading(l) && !l->is_fencing; i++) {
 		if (!rx_some(c, l))
 			break;
 		did = true;
@@ -160,7 +160,7 @@ static void rx_restart(struct link *l)
 static bool is_small(uint16_t type)
 {
 	return type == WIRE_META_READY || type == WIRE_META_BYE || type == WIRE_META_KEEPALIVE ||
-	       type == WIRE_META_KEEPALIVE_REPLY;
+	       type == WIRE_META_KEEPALIVE_REPLY || type == WIRE_META_QPS;
 }
 
 /* The fixed header is here: decide where the rest goes. */
@@ -190,7 +190,8 @@ static void small_done(struct conn *c, struct link *l)
 	uint16_t type = h->type;
 	uint32_t reason;
 
-	if (wire_meta_check(l->head, l->rx_need) || (type == WIRE_META_READY && l->is_ready_seen)) {
+	if (wire_meta_check(l->head, l->rx_need) || (type == WIRE_META_READY && l->is_ready_seen) ||
+		(type == WIRE_META_QPS && link_qps_told(c, l, &l->qps))) {
 		link_bye(c, l, WIRE_BYE_PROTOCOL, RY_ERR_PROTOCOL, "%s sent a bad message of type %u", l->peer_text,
 			type);
 		return;
@@ -199,6 +200,9 @@ static void small_done(struct conn *c, struct link *l)
 	switch (type) {
 	case WIRE_META_READY:
 		l->is_ready_seen = true;
+		link_step(c, l);
+		break;
+	case WIRE_META_QPS:
 		link_step(c, l);
 		break;
 	case WIRE_META_BYE:

@@ -167,6 +167,8 @@ void link_add_qp(struct conn *c, struct link *l, uint16_t qp_idx, int fd)
 
 bool link_step(struct conn *c, struct link *l)
 {
+	if (link_fence(c, l))
+		return true;
 	if (l->tx_error && l->state <= LINK_UP) {
 		link_read(c, l);
 		l->evidence = error_evidence(l->tx_error);
@@ -216,6 +218,8 @@ static bool adopt_qps(struct conn *c, struct link *l, bool *did)
 	struct rail *rail = c->deps.rails[l->pair.rail_idx];
 	bool is_all = true;
 
+	if (rail_attr(rail)->has_addresses && !l->is_addressed)
+		return false;
 	for (uint16_t i = 0; i < l->pair.n_qps; i++) {
 		if (l->qp_step[i] == QP_STEP_MADE && rail_adopt(rail, l->pair.qps[i]) == 0) {
 			l->qp_step[i] = QP_STEP_ADOPTING;

@@ -55,6 +55,7 @@ enum io_kind {
 	IO_LINK = 4,
 	IO_DATA = 5, /* struct link.data */
 	IO_NETLINK = 6,
+	IO_DEVICE = 7, /* struct device_io */
 };
 
 /* What epoll points to; the first member of whatever has a socket. */
@@ -62,6 +63,12 @@ struct io {
 	uint8_t kind;    /* enum io_kind */
 	int fd;          /* -1 = none */
 	uint32_t events; /* in epoll, 0 = not there */
+};
+
+/* A descriptor by which a rail's device has its say. */
+struct device_io {
+	struct io io;
+	uint16_t rail_idx;
 };
 
 struct listener {
@@ -84,6 +91,7 @@ struct greet {
 struct netdev {
 	char name[16]; /* empty: none, or not known */
 	bool is_down;  /* the rail's pairs are not dialled */
+	bool is_gone;  /* nor ever again: its RDMA device is of no use */
 };
 
 struct address {
@@ -157,8 +165,9 @@ enum rx_phase {
 	RX_SKIP = 4,  /* larger than we accept */
 };
 
-#define LINK_HEAD_BYTES 32u /* the largest message that conn handles itself */
+#define LINK_HEAD_BYTES 128u /* the largest message that conn handles itself */
 static_assert(sizeof(struct wire_bye) <= LINK_HEAD_BYTES, "BYE is read in place");
+static_assert(sizeof(struct wire_qps) <= LINK_HEAD_BYTES, "QPS is read in place");
 
 /* One pair in all its states, with its bootstrap socket. */
 struct link {
@@ -167,6 +176,8 @@ struct link {
 	bool was_up;
 	bool is_ready_sent;
 	bool is_ready_seen;
+	bool is_addressed; /* the peer told how to reach its QPs; ours are able to send */
+	bool is_fencing;   /* a QP is being ended by us: what the socket says now is not why */
 	bool is_bye_sent;
 	bool is_paused;   /* not reading: no buffer, or our answers are not being read */
 	bool is_released; /* no lcore knows any of its QPs */
@@ -198,6 +209,7 @@ struct link {
 		uint8_t head[LINK_HEAD_BYTES];
 		struct wire_meta meta; /* its fixed part */
 		struct wire_bye bye;
+		struct wire_qps qps;
 	};
 
 	int tx_error;    /* sending failed with this; link_step ends the link */
@@ -248,6 +260,7 @@ struct conn {
 	struct io waker_io;
 	int epoll_fd;      /* -1 in virtual time */
 	struct io netlink; /* fd -1: not watched */
+	struct device_io devices[RY_RAILS_MAX][2];
 	struct netdev netdevs[RY_RAILS_MAX];
 	struct listener listeners[RY_RAILS_MAX];
 	struct greet greets[GREETS_MAX];
@@ -324,6 +337,16 @@ uint64_t accept_next_timer(const struct conn *c);
 void hello_fill(const struct conn *c, uint16_t rail_idx, enum wire_conn_kind kind, struct wire_hello *h);
 uint16_t conn_rail_transport(const struct conn *c, uint16_t rail_idx); /* enum wire_transport, 0 = has no wire form */
 uint16_t conn_rail_n_qps(const struct conn *c, uint16_t rail_idx);
+
+/* ---- conn_qps.c ---- */
+/* HELLO is over: where QPs are joined by addresses, makes them and tells theirs. */
+void link_open_qps(struct conn *c, struct link *l);
+/* The peer told its own. NULL, or what is wrong with the message. */
+const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps *m);
+/* Ends QPs that their lcore gave up. Whether there were any. */
+bool link_fence(struct conn *c, struct link *l);
+void devices_watch(struct conn *c);
+void device_ready(struct conn *c, const struct device_io *d);
 /* Reads towards a whole HELLO. 1 = complete, 0 = more to come, -errno (-EPROTO: not our protocol, -EPIPE: closed). */
 int hello_read(int fd, struct wire_hello *h, uint32_t *got_bytes);
 

@@ -26,6 +26,8 @@ struct journal;
 struct recorder;
 struct control; /* opaque; control/read/control_priv.h */
 
+#define PROBES_MAX 32u
+
 struct control_deps {
 	const struct config *config;
 	uint64_t node_id;
@@ -43,6 +45,8 @@ struct control_deps {
 	struct control_counters *counters;
 	struct journal *journal;   /* control writes, api reads */
 	struct recorder *recorder; /* control writes, api reads */
+	uint8_t *probe_slab;       /* PROBES_MAX times PROBE_BYTES */
+	uint16_t probe_region;
 	uint64_t spin_ns;
 	int socket_id;
 };

@@ -39,9 +39,10 @@ static int make_store(struct node *n, const struct node_conf *conf_node, struct 
 static uint64_t first_generation(void);
 static uint64_t pinned_bytes(const struct node *n, uint64_t bytes);
 static int make_control(struct node *n, struct text *t);
+static int make_probe_slab(struct node *n);
 static int make_conn(struct node *n, const struct node_conf *conf, struct text *t);
-static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey);
-static void dereg(void *rail, uint32_t lkey);
+static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx);
+static void dereg(void *rail, uint16_t idx);
 static int explain(struct text *t, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 int node_create(const struct node_conf *conf, char *message, uint32_t message_bytes, struct node **out)
@@ -89,6 +90,8 @@ void node_destroy(struct node *n)
 		store_destroy(n->store);
 	region_unregister(n->slab_region);
 	mapping_unmap(&n->slab);
+	region_unregister(n->probe_region);
+	mapping_unmap(&n->probe_slab);
 	for (uint16_t i = 0; i < n->n_rails; i++)
 		rail_destroy(n->rails[i]);
 	if (n->sources)
@@ -114,7 +117,7 @@ void node_api_deps(struct node *n, struct api_deps *deps)
 		.incarnation = n->incarnation,
 		.has_hugepages = n->has_hugepages,
 		.rails = n->api_rails,
-		.region_rails = n->region_rails,
+		.regions = &n->regions,
 		.counters = &n->counters,
 		.journal = &n->journal,
 		.recorder = &n->recorder,
@@ -219,8 +222,9 @@ static int make_rails(struct node *n, struct text *t)
 				"rail %s: transport %s cannot be opened on '%s': %s; check address and netdev",
 				c->rails[i].name, c->rails[i].transport, c->rails[i].address, strerror(-rc));
 		n->n_rails++;
-		n->region_rails[i] =
+		n->regions.rails[i] =
 			(struct region_rail){n->rails[i], reg, dereg, rail_attr(n->rails[i])->reaches_device};
+		n->regions.n_rails++;
 		n->api_rails[i] = (struct api_rail){
 			rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows, n->rails[i]};
 	}
@@ -251,11 +255,12 @@ static int make_store(struct node *n, const struct node_conf *conf_node, struct 
 	if (rc < 0)
 		return explain(t, rc, "store: no memory for store.memory of %" PRIu64 " bytes: %s; make it smaller",
 			c->store_bytes, strerror(-rc));
-	rc = region_register(n->region_rails, n->n_rails, n->slab.base, n->slab.bytes, MEM_HOST, &n->slab_region);
+	rc = region_register(&n->regions, n->slab.base, n->slab.bytes, MEM_HOST, &n->slab_region);
 	if (rc < 0)
 		return explain(t, rc, "store: its memory cannot be registered on every rail: %s; raise RLIMIT_MEMLOCK",
 			strerror(-rc));
 	conf.slab = n->slab;
+	conf.region = region_idx(n->slab_region);
 	rc = store_create(&conf, &n->store);
 	return rc < 0 ? explain(t, rc, "store: no memory for an index of %u objects: %s; lower store.max_objects",
 				c->max_objects, strerror(-rc))
@@ -306,13 +311,30 @@ static int make_control(struct node *n, struct text *t)
 		.spin_ns = n->spin_ns,
 		.socket_id = (int)rte_socket_id(),
 	};
-	int rc = control_create(&deps, &n->control);
+	int rc = make_probe_slab(n);
+
+	if (rc < 0)
+		return explain(t, rc,
+			"probes: their memory cannot be registered on every rail: %s; raise RLIMIT_MEMLOCK",
+			strerror(-rc));
+	deps.probe_slab = n->probe_slab.base;
+	deps.probe_region = region_idx(n->probe_region);
+	rc = control_create(&deps, &n->control);
 
 	return rc < 0 ? explain(t, rc,
 				"control: no memory for its tables: %s; lower max_reads or descriptor_cache, or give "
 				"EAL more (-m)",
 				strerror(-rc))
 		      : 0;
+}
+
+static int make_probe_slab(struct node *n)
+{
+	int rc = slab_map((uint64_t)PROBES_MAX * PROBE_BYTES, false, &n->probe_slab);
+
+	return rc < 0 ? rc
+		      : region_register(
+				&n->regions, n->probe_slab.base, n->probe_slab.bytes, MEM_HOST, &n->probe_region);
 }
 
 static int make_conn(struct node *n, const struct node_conf *conf, struct text *t)
@@ -336,15 +358,15 @@ static int make_conn(struct node *n, const struct node_conf *conf, struct text *
 	return rc;
 }
 
-static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
 {
 	(void)kind; /* region_register asks only rails that reach it */
-	return rail_ops(rail)->mem_reg(rail, base, bytes, lkey);
+	return rail_ops(rail)->mem_reg(rail, base, bytes, idx);
 }
 
-static void dereg(void *rail, uint32_t lkey)
+static void dereg(void *rail, uint16_t idx)
 {
-	rail_ops(rail)->mem_dereg(rail, lkey);
+	rail_ops(rail)->mem_dereg(rail, idx);
 }
 
 static int explain(struct text *t, int rc, const char *fmt, ...)

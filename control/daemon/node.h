@@ -46,12 +46,14 @@ struct node {
 	bool has_hugepages; /* the slab and new arenas want them */
 	uint16_t n_rails;
 	struct rail *rails[RY_RAILS_MAX];
-	struct region_rail region_rails[RY_RAILS_MAX];
+	struct region_set regions;
 	struct api_rail api_rails[RY_RAILS_MAX];
 	struct rail_snapshot snapshot; /* the first; control publishes later ones */
 	struct source_table *sources;
 	struct mapping slab;
 	struct region *slab_region;
+	struct mapping probe_slab; /* where PONGs of our own PINGs land */
+	struct region *probe_region;
 	struct store *store; /* NULL without the role */
 	struct control *control;
 	struct conn *conn;

@@ -93,7 +93,6 @@ static_assert(SEGMENTS_MAX + 32 < RAIL_WORK_ENTRIES && SEGMENTS_MAX + 32 < RAIL_
 	"rings hold every segment and probe");
 
 /* ---- Probes under way ---- */
-#define PROBES_MAX 32u
 #define PROBE_PAUSE_NS 100000000ull /* before a PING that found no room is tried again */
 
 struct probe {
@@ -248,6 +247,7 @@ struct xfer {
 	uint64_t orphans_at_ns;  /* not before */
 	struct stripe_state *stripes;
 	uint32_t reach_mask;    /* rails whose NIC reaches the memory: no other one ever carries a byte of it */
+	uint16_t region;        /* that its memory lies in */
 	uint32_t n_rereads;     /* stripes that were wrong and wait to be asked for again, see failover.c */
 	uint32_t reread_stripe; /* the one that is being asked for, PLAN_STRIPE_NONE = none */
 	uint32_t reread_off;
@@ -419,7 +419,6 @@ struct control {
 	struct health health;
 	struct path paths[PAIRS_MAX];
 	struct probe *probes; /* PROBES_MAX */
-	uint8_t *probe_slab;  /* PROBE_BYTES each */
 	uint64_t deadline_scan_ns;
 	uint64_t judge_from_ns; /* as for rails: when control itself was late */
 	struct rail_ctx rails[RY_RAILS_MAX];

@@ -139,9 +139,8 @@ static int make_meta(struct control *c)
 		return -errno;
 	c->meta_slab = slab;
 	c->probes = calloc(PROBES_MAX, sizeof(*c->probes));
-	c->probe_slab = calloc(PROBES_MAX, PROBE_BYTES);
 	c->meta_bufs = calloc(META_TX_MAX, sizeof(*c->meta_bufs));
-	if (!c->meta_bufs || !c->probes || !c->probe_slab)
+	if (!c->meta_bufs || !c->probes)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < META_TX_MAX; i++)
 		c->meta_free[c->n_meta_free++] = &c->meta_bufs[i];
@@ -163,7 +162,6 @@ void tables_destroy(struct control *c)
 	free(c->descs);
 	free(c->meta_bufs);
 	free(c->probes);
-	free(c->probe_slab);
 	rte_hash_free(c->desc_hash);
 	rte_mempool_free(c->seg_pool);
 	rte_mempool_free(c->job_pool);

@@ -208,6 +208,7 @@ static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t 
 	s->kind = x->kind == XFER_PULL ? SEG_PULL : SEG_READ;
 	s->len_bytes = p->len_bytes;
 	s->dst = xfer_stripe_addr(x, p->stripe) + p->off;
+	s->region = x->region;
 	s->want_hash = x->want_hash;
 	s->is_start = x->kind == XFER_READ && !x->n_segments;
 	s->handle = x->handle;

@@ -62,7 +62,9 @@ static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp)
 	s->pair_idx = pair_idx;
 	s->owner_aux = pp->epoch;
 	s->qp = pp->pair->qps[0];
-	s->dst = c->probe_slab + (uint64_t)(pr - c->probes) * PROBE_BYTES;
+	s->dst = c->d.probe_slab + (uint64_t)(pr - c->probes) * PROBE_BYTES;
+	s->region = c->d.probe_region;
+	memset(s->dst, 0, PROBE_BYTES); /* what came back last time is no answer */
 	s->len_bytes = PROBE_BYTES;
 	s->deadline_ns = pr->until_ns;
 	s->owner = pr;

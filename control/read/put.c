@@ -60,6 +60,7 @@ static bool make_source(struct control *c, struct op *op)
 	s->first_stripe = (uint32_t)(op->offset / op->stripe_bytes);
 	s->stripe_count = s->first_stripe + op->n_checksums;
 	s->stripe_addr = NULL;
+	s->region = region_idx(op->cs->client->put_region);
 	s->base = op->cs->client->put_arena.base + op->arg;
 	s->expires_ns = 0;
 	source_publish(s);

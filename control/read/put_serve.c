@@ -216,7 +216,8 @@ static uint32_t start_pull(
 	x->deadline_ns = c->now_ns + c->config->read_deadline_ns;
 	x->want_hash = true;
 	x->reach_mask = UINT32_MAX; /* the store's slab is host memory */
-	x->is_failover = true;      /* windows are closed before a segment goes out again */
+	x->region = store_region(c->d.store);
+	x->is_failover = true; /* windows are closed before a segment goes out again */
 	x->total_bytes = m->part_bytes;
 	x->owner = part;
 	x->part = part;

@@ -46,6 +46,7 @@ void read_described(struct control *c, struct op *op)
 	x->deadline_ns = op->deadline_ns;
 	x->want_hash = d->has_checksums;
 	x->reach_mask = region_reach(op->cs->client->read_region);
+	x->region = region_idx(op->cs->client->read_region);
 	x->is_failover = wants_failover(c, op);
 	x->is_one_rail = op->flags & RY_F_ONE_RAIL;
 	x->total_bytes = stripes_bytes(d, first, n);

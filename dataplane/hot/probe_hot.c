@@ -35,17 +35,23 @@ static bool post_one(struct rail *r, struct segment *s)
 	struct window *w;
 	struct wire_ping m = {.h = {.type = WIRE_PING, .len_bytes = sizeof(m)}, .len_bytes = PROBE_BYTES};
 	struct wr wr[3];
+	uint16_t n = 0;
 
 	s->slot = r->free_slots[r->free_top - 1];
 	w = &r->windows[s->slot];
-	request_bind_window(r, s);
+	request_bind_window(r, s, WINDOW_WRITES | WINDOW_READS);
 	s->request_id = m.h.request_id = r->next_request++ << WINDOW_SLOT_BITS | s->slot;
 	m.key = w->key;
-	wr[0] = (struct wr){.op = WR_BIND, .qp = s->qp, .window = w, .ctx = s};
-	wr[1] = (struct wr){
-		.op = WR_WRITE, .qp = s->qp, .addr = r->probe_bytes, .len_bytes = PROBE_BYTES, .key = WIRE_PROBE_KEY};
-	wr[2] = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = &m, .len_bytes = sizeof(m)};
-	if (r->post(r, wr, 3) < 3) {
+	wr[n++] = (struct wr){.op = WR_BIND, .qp = s->qp, .window = w, .region = s->region};
+	if (!r->next_keys) /* over device windows the peer reads them */
+		wr[n++] = (struct wr){.op = WR_WRITE,
+			.qp = s->qp,
+			.addr = r->probe_bytes,
+			.len_bytes = PROBE_BYTES,
+			.key = WIRE_PROBE_KEY,
+			.region = REGION_PROBE};
+	wr[n++] = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = &m, .len_bytes = sizeof(m), .region = REGION_NONE};
+	if (r->post(r, wr, n) < n) {
 		/* No room for all of it: without its SEND nobody learns of the key. Back to the prober, which comes
 		 * again later. */
 		w->state = WINDOW_FREE;
@@ -68,14 +74,29 @@ static bool post_one(struct rail *r, struct segment *s)
 void probe_serve(struct rail *r, struct qp *qp, const struct wire_ping *ping)
 {
 	struct wire_msg pong = {.type = WIRE_PONG, .len_bytes = sizeof(pong), .request_id = ping->h.request_id};
-	struct wr wr[2] = {
-		{.op = WR_WRITE, .qp = qp, .addr = r->probe_bytes, .len_bytes = PROBE_BYTES, .key = ping->key},
-		{.op = WR_SEND, .qp = qp, .addr = &pong, .len_bytes = sizeof(pong)},
-	};
+	struct wr wr[3];
+	uint16_t n = 0;
 
-	if (ping->len_bytes != PROBE_BYTES)
+	if (ping->len_bytes != PROBE_BYTES) {
 		stat_add(&r->counters.protocol_errors, 1);
-	else if (r->post(r, wr, 2) < 2)
+		return;
+	}
+	/* The transport sends the WRITE after the READ is complete, so PONG speaks for both ways. */
+	if (r->next_keys)
+		wr[n++] = (struct wr){.op = WR_READ,
+			.qp = qp,
+			.addr = r->probe_sink,
+			.len_bytes = PROBE_BYTES,
+			.key = ping->key,
+			.region = REGION_SINK};
+	wr[n++] = (struct wr){.op = WR_WRITE,
+		.qp = qp,
+		.addr = r->probe_bytes,
+		.len_bytes = PROBE_BYTES,
+		.key = ping->key,
+		.region = REGION_PROBE};
+	wr[n++] = (struct wr){.op = WR_SEND, .qp = qp, .addr = &pong, .len_bytes = sizeof(pong), .region = REGION_NONE};
+	if (r->post(r, wr, n) < n)
 		stat_add(&r->counters.sq_full, 1);
 }
 

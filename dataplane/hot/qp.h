@@ -23,10 +23,19 @@
 extern "C" {
 #endif
 
-/* ---- Windows: one per active segment, so a window's index is its segment's slot. ---- */
+/* ---- Windows: one per active segment, then one per request that is served by a grant. A window's index is its
+ * segment's slot, or SERVE_SLOT + the request's place. ---- */
+#define SERVE_SLOT RAIL_ACTIVE_MAX
+#define WINDOWS_MAX (RAIL_ACTIVE_MAX + RAIL_SERVE_MAX)
+
+enum window_access {
+	WINDOW_WRITES = 1, /* the peer may write */
+	WINDOW_READS = 2,  /* the peer may read */
+};
+
 enum window_state {
 	WINDOW_FREE = 0,
-	WINDOW_BOUND = 1,        /* the peer may write */
+	WINDOW_BOUND = 1,        /* the peer has its access */
 	WINDOW_INVALIDATING = 2, /* WR_INV posted */
 	WINDOW_DEAD = 3,         /* closed by a fence or a lost QP; nothing may land */
 };
@@ -35,14 +44,24 @@ struct window {
 	uint8_t *addr;
 	uint64_t len_bytes;
 	struct qp *qp;
-	uint32_t key;  /* slot | salt << WINDOW_SLOT_BITS; a fresh salt at every bind */
-	uint8_t state; /* enum window_state */
+	uint32_t key;    /* slot | salt << WINDOW_SLOT_BITS with a fresh salt at every bind; of a device window the
+			    device's */
+	uint16_t region; /* that it lies in */
+	uint8_t access;  /* enum window_access, or-ed */
+	uint8_t state;   /* enum window_state */
 };
 
 #define WINDOW_SLOT_BITS 8
 static_assert((1u << WINDOW_SLOT_BITS) == RAIL_ACTIVE_MAX, "a window per slot");
 
 /* ---- A peer's request while this rail serves it ---- */
+enum grant_state {
+	GRANT_NONE = 0,
+	GRANT_GIVEN = 1,   /* GRANT is out: the peer reads */
+	GRANT_CLOSING = 2, /* PULLED or CANCEL came: the window is to be invalidated */
+	GRANT_CLOSED = 3,  /* WR_INV is out */
+};
+
 struct serve_req {
 	struct serve_req *next; /* QP's queue, or the free list */
 	struct qp *qp;
@@ -61,6 +80,8 @@ struct serve_req {
 	uint16_t n_writes; /* posted and not completed */
 	bool is_cancelled;
 	bool is_answered; /* DONE was posted */
+	bool is_pull;     /* PULL: by writes where windows are software, by a grant where they are the device's */
+	uint8_t grant;    /* enum grant_state */
 	struct wire_part parts[WIRE_PARTS_MAX];
 };
 
@@ -90,7 +111,9 @@ struct qp {
 	uint32_t n_writes;      /* posted and not completed */
 	uint32_t deficit_bytes; /* deficit round robin */
 	uint16_t slot;          /* in rail->qps */
-	bool is_down;           /* reported by the transport */
+	bool is_down;           /* reported by the transport, or given up: nothing more is posted */
+	bool is_ended;          /* and nothing of it is left: segments and requests are gone */
+	bool want_release;      /* conn waits for it */
 	uint8_t fail_status;    /* enum wc_status */
 	/* written by the rail lcore (release), read by conn (acquire) */
 	alignas(64) uint32_t state; /* enum qp_state */

@@ -49,6 +49,8 @@ struct rail {
 	uint16_t serve_next; /* round robin position in qps */
 	uint32_t n_active;
 	uint32_t n_cancelling;
+	uint32_t n_granted;       /* segments whose READ waits for send-queue room */
+	uint32_t n_grants;        /* requests of peers that hold a granted window */
 	uint32_t n_serve;         /* requests accepted and unfinished, and */
 	uint64_t serve_bytes;     /* their bytes */
 	struct seg_fifo closing;  /* DONE received, WR_INV to be posted */
@@ -59,14 +61,18 @@ struct rail {
 	uint32_t n_held;
 	uint16_t free_slots[RAIL_ACTIVE_MAX];
 	struct segment *active[RAIL_ACTIVE_MAX];
-	struct window windows[RAIL_ACTIVE_MAX];
+	const uint32_t
+		*next_keys; /* device windows: the key that the next bind of each has; the transport's. NULL = salt */
+	struct window windows[WINDOWS_MAX];
 	uint32_t window_salt;
 	uint64_t next_request;
 	struct qp *qps[RAIL_QPS_MAX];
 	struct serve_req *serve_free;
+	struct serve_req *serve_closing; /* granted windows that came back */
 	struct serve_req serve_reqs[RAIL_SERVE_MAX];
 
 	uint8_t *probe_bytes; /* PROBE_BYTES of pattern, read only */
+	uint8_t *probe_sink;  /* PROBE_BYTES that PINGs of peers are read into; nobody looks at them */
 
 	/* ---- statistics: written by the lcore, read by anyone ---- */
 	alignas(64) struct rail_counters counters;
@@ -86,6 +92,7 @@ struct rail {
 	int epoll_fd;
 	int armed_fd; /* the transport's fd that is in epoll_fd, -1 = none */
 	bool is_launched;
+	char why[160]; /* open failed: what, and what to do */
 	struct transport_attr attr;
 	struct transport_ops ops;
 	struct rail_conf conf;
@@ -111,7 +118,7 @@ static inline struct segment *rail_segment(struct rail *r, uint64_t request_id)
 static inline uint8_t *window_resolve(
 	struct rail *r, const struct qp *qp, uint32_t key, uint64_t offset, uint64_t len_bytes)
 {
-	struct window *w = &r->windows[key & (RAIL_ACTIVE_MAX - 1)];
+	struct window *w = &r->windows[key & (RAIL_ACTIVE_MAX - 1)]; /* a software window's key has its slot */
 
 	if (w->key != key || w->state != WINDOW_BOUND || w->qp != qp)
 		return NULL;
@@ -163,7 +170,7 @@ static inline bool serve_pending(const struct rail *r)
 /* Takes segments from the work ring into their QP's held queue. */
 unsigned request_take(struct rail *r);
 /* Opens the window of the segment's slot under a fresh key. */
-void request_bind_window(struct rail *r, struct segment *s);
+void request_bind_window(struct rail *r, struct segment *s, uint8_t access);
 /* Posts WR_INV for segments whose DONE came. */
 unsigned request_post_closing(struct rail *r);
 /* The segment is at its end: to be handed back with this status. */
@@ -176,8 +183,34 @@ static inline void request_finish(struct rail *r, struct segment *s, uint32_t st
 unsigned request_post(struct rail *r);
 /* DONE or BUSY arrived. */
 void request_answer(struct rail *r, struct qp *qp, const struct wire_msg *msg);
+/* The answer is here: closes the window, if there is one. */
+void request_close(struct rail *r, struct segment *s);
 /* WC_INV: the window is closed, the segment has landed. */
 void request_closed(struct rail *r, struct segment *s);
+/* ---- grant_hot.c: PULL over device windows ---- */
+/* GRANT arrived. */
+void request_granted(struct rail *r, struct qp *qp, const struct wire_grant *m);
+/* Posts READs, and PULLEDs behind them, that found no room before. */
+unsigned grant_post(struct rail *r);
+/* WC_READ: the bytes are here. */
+void request_read(struct rail *r, struct segment *s);
+/* Opens a window over all parts of a PULL and says so. Fills two WRs; false: a part is outside the source. */
+bool grant_build(struct rail *r, struct serve_req *req, struct wire_grant *m, struct wr *wr);
+/* Undoes it: the send queue had no room. */
+void grant_unbuild(struct rail *r, struct serve_req *req);
+/* They were posted. */
+void granted(struct rail *r, struct serve_req *req);
+/* PULLED or CANCEL arrived for a granted request. */
+void serve_pulled(struct rail *r, struct qp *qp, const struct wire_pulled *m);
+bool grant_cancel(struct rail *r, struct qp *qp, uint64_t request_id);
+/* Posts WR_INV for windows that were given back. */
+unsigned serve_post_closing(struct rail *r);
+/* WC_INV. */
+void serve_closed(struct rail *r, struct serve_req *req);
+/* Stops QPs whose peer keeps a granted window past its time. */
+void grant_expire(struct rail *r);
+uint64_t grant_next_timer(const struct rail *r);
+
 /* The QP is down: every segment on it ends with `status`. */
 void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status);
 /* Looks at cancel_want of every segment here. false: a CANCEL found no room, scan again. */

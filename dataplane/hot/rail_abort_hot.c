@@ -26,7 +26,8 @@ bool request_cancel_scan(struct rail *r)
 			s->cancelled_ns = r->now_ns;
 			r->n_cancelling++;
 		}
-		if (!s->is_cancel_sent && !send_cancel(r, s))
+		/* What is being read cannot be called back: its end, or the fence, is the end of it. */
+		if (!s->is_cancel_sent && s->grant == SEG_GRANT_NONE && !send_cancel(r, s))
 			is_complete = false;
 	}
 	return is_complete;
@@ -51,7 +52,7 @@ static void cancel_held(struct rail *r, struct qp *qp)
 static bool send_cancel(struct rail *r, struct segment *s)
 {
 	struct wire_cancel m = {.h = {.type = WIRE_CANCEL, .len_bytes = sizeof(m), .request_id = s->request_id}};
-	struct wr wr = {.op = WR_SEND, .qp = s->qp, .addr = &m, .len_bytes = sizeof(m)};
+	struct wr wr = {.op = WR_SEND, .qp = s->qp, .addr = &m, .len_bytes = sizeof(m), .region = REGION_NONE};
 
 	if (!r->post(r, &wr, 1)) {
 		stat_add(&r->counters.sq_full, 1);
@@ -80,9 +81,11 @@ void request_fence_expired(struct rail *r)
 		RTE_VERIFY(rc >= 0); /* without its proof the memory must not go back */
 		s->is_silent = 1;
 		stat_add(&r->counters.fences, 1);
-		end_active(r, s, RY_ERR_CANCELLED);
 		if (rc)
-			rail_qp_down(r, r->windows[i].qp, WC_ERR_FLUSH, true); /* control saw the silence */
+			rail_qp_down(
+				r, s->qp, WC_ERR_FLUSH, false); /* control saw the silence; ends s when it is proven */
+		else
+			end_active(r, s, RY_ERR_CANCELLED);
 	}
 }
 
@@ -112,6 +115,8 @@ void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status)
 			continue;
 		if (s->state == SEG_CANCELLING)
 			r->n_cancelling--;
+		if (s->grant == SEG_GRANT_GIVEN || s->grant == SEG_GRANT_READ)
+			r->n_granted -= r->n_granted != 0;
 		if (s->state == SEG_CLOSING) {
 			/* DONE came first: its data is complete, and the lost QP has closed the window for us. */
 			unlink_closing(r, s);
@@ -152,7 +157,7 @@ static void unlink_closing(struct rail *r, struct segment *s)
 
 uint64_t rail_next_timer(const struct rail *r)
 {
-	uint64_t next = UINT64_MAX;
+	uint64_t next = grant_next_timer(r);
 
 	if (!r->n_cancelling)
 		return next;

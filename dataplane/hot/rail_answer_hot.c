@@ -18,6 +18,10 @@ void request_answer(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 		stat_add(&r->counters.late_messages, 1);
 		return;
 	}
+	if (unlikely(s->grant != SEG_GRANT_NONE)) { /* the bytes are being read: an answer now is none */
+		stat_add(&r->counters.protocol_errors, 1);
+		return;
+	}
 	if (unlikely(s->state == SEG_CANCELLING))
 		r->n_cancelling--;
 	s->state = SEG_CLOSING;
@@ -36,7 +40,19 @@ void request_answer(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 		s->retry_us = busy->retry_us;
 		stat_add(&r->counters.busy_received, 1);
 	}
-	r->windows[s->slot].state = WINDOW_INVALIDATING;
+	request_close(r, s);
+}
+
+/* Whatever the answer: only an open window is to be closed. */
+void request_close(struct rail *r, struct segment *s)
+{
+	struct window *w = &r->windows[s->slot];
+
+	if (unlikely(w->state != WINDOW_BOUND)) {
+		request_closed(r, s);
+		return;
+	}
+	w->state = WINDOW_INVALIDATING;
 	seg_push(&r->closing, s);
 }
 
@@ -47,7 +63,8 @@ unsigned request_post_closing(struct rail *r)
 	unsigned n = 0, sent;
 
 	for (struct segment *s = r->closing.head; s && n < RY_BURST_MAX; s = s->next)
-		wr[n++] = (struct wr){.op = WR_INV, .qp = s->qp, .window = &r->windows[s->slot], .ctx = s};
+		wr[n++] = (struct wr){
+			.op = WR_INV, .qp = s->qp, .window = &r->windows[s->slot], .ctx = &r->windows[s->slot]};
 	if (!n)
 		return 0;
 	sent = r->post(r, wr, (uint16_t)n);

@@ -4,10 +4,12 @@
 #include "rail.h"
 
 static unsigned reap(struct rail *r);
+static void closed(struct rail *r, const struct window *w);
 static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg);
 static unsigned commands(struct rail *r);
 static void adopt(struct rail *r, struct qp *qp);
 static void release(struct rail *r, struct qp *qp);
+static void end(struct rail *r, struct qp *qp);
 static void forget(struct rail *r, struct qp *qp);
 
 bool rail_poll(struct rail *r, uint64_t now_ns)
@@ -20,6 +22,8 @@ bool rail_poll(struct rail *r, uint64_t now_ns)
 	n += request_take(r);
 	n += request_post(r);
 	n += serve_post(r);
+	if (unlikely(r->serve_closing))
+		n += serve_post_closing(r);
 	n += verify_burst(r);
 	n += request_hand_back(r);
 	/* Every pin of this turn is visible to control from here on (partner: source_is_quiet). */
@@ -37,7 +41,7 @@ static unsigned reap(struct rail *r)
 
 	for (uint16_t i = 0; i < n; i++) {
 		/* One that this rail gave up, which its transport may not know: what was on it has ended already. */
-		if (unlikely(wc[i].qp->is_down))
+		if (unlikely(wc[i].qp->is_down) && wc[i].op != WC_QP_DOWN)
 			continue;
 		switch (wc[i].op) {
 		case WC_RECV:
@@ -47,8 +51,12 @@ static unsigned reap(struct rail *r)
 			if (likely(wc[i].ctx != NULL)) /* a probe's bytes wait for nobody */
 				serve_written(r, wc[i].ctx);
 			break;
+		case WC_READ:
+			if (likely(wc[i].ctx != NULL))
+				request_read(r, wc[i].ctx);
+			break;
 		case WC_INV:
-			request_closed(r, wc[i].ctx);
+			closed(r, wc[i].ctx);
 			break;
 		case WC_QP_DOWN:
 			rail_qp_down(r, wc[i].qp, wc[i].status, wc[i].is_fenced);
@@ -60,17 +68,31 @@ static unsigned reap(struct rail *r)
 	return n;
 }
 
+static void closed(struct rail *r, const struct window *w)
+{
+	unsigned i = (unsigned)(w - r->windows);
+
+	if (likely(i < SERVE_SLOT))
+		request_closed(r, r->active[i]);
+	else
+		serve_closed(r, &r->serve_reqs[i - SERVE_SLOT]);
+}
+
 static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 {
 	switch (msg->type) {
 	case WIRE_READ:
 	case WIRE_PULL:
 	case WIRE_CANCEL:
+	case WIRE_PULLED:
 		serve_recv(r, qp, msg);
 		break;
 	case WIRE_DONE:
 	case WIRE_BUSY:
 		request_answer(r, qp, msg);
+		break;
+	case WIRE_GRANT:
+		request_granted(r, qp, (const struct wire_grant *)msg);
 		break;
 	case WIRE_PING:
 		probe_serve(r, qp, (const struct wire_ping *)msg);
@@ -101,6 +123,8 @@ static unsigned commands(struct rail *r)
 	}
 	if (unlikely(r->n_cancelling))
 		request_fence_expired(r);
+	if (unlikely(r->n_grants) && (r->turn & 63) == 0)
+		grant_expire(r);
 	while (unlikely((p = spsc_pop(r->adopt)) != NULL)) {
 		struct qp *qp = (struct qp *)((uintptr_t)p & ~RAIL_RELEASE_BIT);
 
@@ -134,12 +158,23 @@ static __rte_noinline __rte_cold void adopt(struct rail *r, struct qp *qp)
 static __rte_noinline __rte_cold void release(struct rail *r, struct qp *qp)
 {
 	qp->is_down = true; /* what is still in the work ring for it ends at once */
+	qp->want_release = true;
 	while (request_take(r))
 		;
+	if (qp->is_ended || r->ops.stop(r, qp))
+		end(r, qp);
+}
+
+/* Nothing can land through its windows any more, and nothing of its sources is being read. */
+static __rte_noinline __rte_cold void end(struct rail *r, struct qp *qp)
+{
+	qp->is_ended = true;
 	request_drop_qp(r, qp, RY_ERR_RAIL);
 	serve_drop_qp(r, qp);
-	forget(r, qp);
-	__atomic_store_n(&qp->state, QP_RELEASED, __ATOMIC_RELEASE); /* partner: qp_state */
+	if (qp->want_release)
+		forget(r, qp);
+	/* Release: partner of the acquire in qp_state. */
+	__atomic_store_n(&qp->state, qp->want_release ? QP_RELEASED : QP_FAILED, __ATOMIC_RELEASE);
 	waker_kick(r->conn_waker);
 }
 
@@ -156,16 +191,13 @@ static void forget(struct rail *r, struct qp *qp)
 
 void rail_qp_down(struct rail *r, struct qp *qp, uint8_t wc_status, bool is_fenced)
 {
-	if (qp->is_down)
-		return;
-	qp->is_down = true;
-	qp->fail_status = wc_status;
-	RTE_VERIFY(is_fenced); /* transports that cannot promise it must fence before they report */
-	stat_add(&r->counters.qp_failures, 1);
-	request_drop_qp(r, qp, RY_ERR_RAIL);
-	serve_drop_qp(r, qp);
-	__atomic_store_n(&qp->state, QP_FAILED, __ATOMIC_RELEASE); /* partner: qp_state */
-	waker_kick(r->conn_waker);
+	if (!qp->is_down) {
+		qp->is_down = true;
+		qp->fail_status = wc_status;
+		stat_add(&r->counters.qp_failures, 1);
+	}
+	if (!qp->is_ended && (is_fenced || r->ops.stop(r, qp)))
+		end(r, qp);
 }
 
 void rail_housekeeping(struct rail *r)

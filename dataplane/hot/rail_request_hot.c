@@ -11,7 +11,7 @@ struct read_msg {
 	struct wire_part parts[WIRE_PARTS_MAX];
 };
 
-static void build(struct rail *r, struct segment *s, struct read_msg *m, struct wr *wr);
+static unsigned build(struct rail *r, struct segment *s, struct read_msg *m, struct wr *wr);
 static void posted(struct rail *r, struct segment *s);
 static void unpost(struct rail *r, struct segment *s);
 static unsigned post_qp(struct rail *r, struct qp *qp);
@@ -47,6 +47,8 @@ unsigned request_post(struct rail *r)
 {
 	unsigned n = request_post_closing(r);
 
+	if (unlikely(r->n_granted))
+		n += grant_post(r);
 	if (unlikely(r->probes.n))
 		n += probe_post(r);
 	if (!r->n_held)
@@ -65,7 +67,7 @@ static unsigned post_qp(struct rail *r, struct qp *qp)
 	struct read_msg msgs[POST_SEGS];
 	struct segment *segs[POST_SEGS];
 	struct wr wr[2 * POST_SEGS];
-	unsigned n = 0, sent;
+	unsigned n = 0, n_wr = 0, per_seg, sent;
 
 	if (!qp->credits || !r->free_top) {
 		stat_add(&r->counters.credit_stalls, 1);
@@ -74,10 +76,13 @@ static unsigned post_qp(struct rail *r, struct qp *qp)
 	while (n < POST_SEGS && n < qp->credits && n < r->free_top && qp->held.head) {
 		segs[n] = seg_pop(&qp->held);
 		segs[n]->slot = r->free_slots[r->free_top - 1 - n];
-		build(r, segs[n], &msgs[n], &wr[2 * n]);
+		n_wr += build(r, segs[n], &msgs[n], &wr[n_wr]);
 		n++;
 	}
-	sent = r->post(r, wr, (uint16_t)(2 * n)) / 2;
+	if (!n)
+		return 0;
+	per_seg = n_wr / n; /* the segments of one QP are all READs, or all PULLs */
+	sent = r->post(r, wr, (uint16_t)n_wr) / per_seg;
 	for (unsigned i = 0; i < sent; i++)
 		posted(r, segs[i]);
 	if (unlikely(sent < n)) {
@@ -88,14 +93,18 @@ static unsigned post_qp(struct rail *r, struct qp *qp)
 	return sent;
 }
 
-/* BIND_MW, then the READ that names its key: one chain, one QP. */
-static void build(struct rail *r, struct segment *s, struct read_msg *m, struct wr *wr)
+/* BIND_MW, then the READ that names its key: one chain, one QP. A PULL over device windows waits for the writer's key.
+ */
+static unsigned build(struct rail *r, struct segment *s, struct read_msg *m, struct wr *wr)
 {
 	uint64_t left_us = s->deadline_ns > r->now_ns ? (s->deadline_ns - r->now_ns) / 1000 : 0;
 	uint16_t len = (uint16_t)(sizeof(m->read) + s->n_parts * sizeof(m->parts[0]));
+	bool wants_grant = s->kind == SEG_PULL && r->next_keys;
 	uint64_t window_offset = 0;
 
-	request_bind_window(r, s);
+	s->grant = SEG_GRANT_NONE;
+	if (!wants_grant)
+		request_bind_window(r, s, WINDOW_WRITES);
 	s->request_id = r->next_request++ << WINDOW_SLOT_BITS | s->slot;
 	m->read = (struct wire_read){
 		.h = {.type = s->kind == SEG_PULL ? WIRE_PULL : WIRE_READ,
@@ -105,7 +114,7 @@ static void build(struct rail *r, struct segment *s, struct read_msg *m, struct 
 		.handle = s->handle,
 		.generation = s->generation,
 		.ttl_us = left_us < UINT32_MAX ? (uint32_t)left_us : UINT32_MAX,
-		.key = r->windows[s->slot].key,
+		.key = wants_grant ? 0 : r->windows[s->slot].key,
 		.n_parts = s->n_parts,
 	};
 	for (unsigned i = 0; i < s->n_parts; i++) {
@@ -117,21 +126,29 @@ static void build(struct rail *r, struct segment *s, struct read_msg *m, struct 
 		};
 		window_offset += s->parts[i].len_bytes;
 	}
-	wr[0] = (struct wr){.op = WR_BIND, .qp = s->qp, .window = &r->windows[s->slot], .ctx = s};
-	wr[1] = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = m, .len_bytes = len};
+	if (!wants_grant)
+		*wr++ = (struct wr){.op = WR_BIND, .qp = s->qp, .window = &r->windows[s->slot], .region = s->region};
+	*wr = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = m, .len_bytes = len, .region = REGION_NONE};
+	return wants_grant ? 1 : 2;
 }
 
-void request_bind_window(struct rail *r, struct segment *s)
+void request_bind_window(struct rail *r, struct segment *s, uint8_t access)
 {
 	struct window *w = &r->windows[s->slot];
 
 	w->addr = s->dst;
 	w->len_bytes = s->len_bytes;
 	w->qp = s->qp;
+	w->region = s->region;
+	w->access = access;
+	w->state = WINDOW_BOUND;
+	if (r->next_keys) {
+		w->key = r->next_keys[s->slot];
+		return;
+	}
 	if (unlikely(!(++r->window_salt << WINDOW_SLOT_BITS)))
 		r->window_salt++; /* key 0 is WIRE_PROBE_KEY */
 	w->key = r->window_salt << WINDOW_SLOT_BITS | s->slot;
-	w->state = WINDOW_BOUND;
 }
 
 static void posted(struct rail *r, struct segment *s)
@@ -146,7 +163,7 @@ static void posted(struct rail *r, struct segment *s)
 	r->active[s->slot] = s;
 	r->n_active++;
 	stat_add(&r->counters.segments_posted, 1);
-	stat_add(&r->counters.windows_bound, 1);
+	stat_add(&r->counters.windows_bound, r->windows[s->slot].state == WINDOW_BOUND);
 	stat_add(&r->counters.inflight_bytes, s->len_bytes);
 }
 

@@ -17,6 +17,8 @@
 
 #include <railyard/types.h>
 
+#include "transport/transport.h" /* REGIONS_MAX */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -104,8 +106,8 @@ enum mem_kind {
 	MEM_DEVICE = 1,
 };
 
-typedef int (*region_reg_fn)(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey);
-typedef void (*region_dereg_fn)(void *rail, uint32_t lkey);
+typedef int (*region_reg_fn)(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx);
+typedef void (*region_dereg_fn)(void *rail, uint16_t idx);
 
 /* One rail as regions see it. */
 struct region_rail {
@@ -115,18 +117,24 @@ struct region_rail {
 	bool reaches_device; /* its NIC can read and write MEM_DEVICE */
 };
 
+/* Rails, and which numbers are taken. Written by the work thread (by main before it starts). */
+struct region_set {
+	uint16_t n_rails;
+	struct region_rail rails[RY_RAILS_MAX];
+	uint64_t used[REGIONS_MAX / 64];
+};
+
 /* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are
- * undone and its -errno is returned. */
-int region_register(const struct region_rail *rails, uint16_t n_rails, void *base, uint64_t bytes, enum mem_kind kind,
-	struct region **out);
+ * undone and its -errno is returned. -ENOSPC: there are REGIONS_MAX already. The set outlives the region. */
+int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out);
 /* Undone on all rails; the pointer is void afterwards. NULL is allowed. */
 void region_unregister(struct region *r);
 /* Whether [addr, addr + bytes) lies inside a region that is still registered. */
 bool region_covers(const struct region *r, const void *addr, uint64_t bytes);
 /* The rails that reach it, by index: no transfer to or from it may use another. NULL: every rail. */
 uint32_t region_reach(const struct region *r);
-/* 0 where the rail does not reach it. */
-uint32_t region_lkey(const struct region *r, uint16_t rail_idx);
+/* Its number on every rail; REGION_NONE for NULL. */
+uint16_t region_idx(const struct region *r);
 
 #ifdef __cplusplus
 }

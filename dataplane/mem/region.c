@@ -9,28 +9,33 @@ struct region {
 	uint8_t *base;
 	uint64_t bytes;
 	uint16_t n_rails; /* looked at so far: what region_unregister undoes */
-	uint32_t reach;   /* those it is registered on */
-	struct region_rail rails[RY_RAILS_MAX];
-	uint32_t lkeys[RY_RAILS_MAX];
+	uint16_t idx;
+	uint32_t reach; /* those it is registered on */
+	struct region_set *set;
 };
 
-int region_register(const struct region_rail *rails, uint16_t n_rails, void *base, uint64_t bytes, enum mem_kind kind,
-	struct region **out)
+static int take_number(struct region_set *set);
+
+int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out)
 {
 	struct region *r;
+	int idx;
 
-	if (!base || bytes == 0 || n_rails > RY_RAILS_MAX || bytes > UINTPTR_MAX - (uintptr_t)base)
+	if (!base || bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)base)
 		return -EINVAL;
+	idx = take_number(set);
+	if (idx < 0)
+		return idx;
 	r = calloc(1, sizeof(*r));
-	if (!r)
+	if (!r) {
+		set->used[idx / 64] &= ~(1ull << (idx % 64));
 		return -ENOMEM;
-	r->base = base;
-	r->bytes = bytes;
-	memcpy(r->rails, rails, n_rails * sizeof(*rails));
-	while (r->n_rails < n_rails) {
-		const struct region_rail *rail = &r->rails[r->n_rails];
+	}
+	*r = (struct region){.base = base, .bytes = bytes, .idx = (uint16_t)idx, .set = set};
+	while (r->n_rails < set->n_rails) {
+		const struct region_rail *rail = &set->rails[r->n_rails];
 		bool is_reached = kind == MEM_HOST || rail->reaches_device;
-		int rc = is_reached ? rail->reg(rail->rail, base, bytes, kind, &r->lkeys[r->n_rails]) : 0;
+		int rc = is_reached ? rail->reg(rail->rail, base, bytes, kind, r->idx) : 0;
 
 		if (rc) {
 			region_unregister(r);
@@ -39,7 +44,7 @@ int region_register(const struct region_rail *rails, uint16_t n_rails, void *bas
 		r->reach |= is_reached ? 1u << r->n_rails : 0;
 		r->n_rails++;
 	}
-	if (n_rails && !r->reach) {
+	if (set->n_rails && !r->reach) {
 		region_unregister(r);
 		return -ENOTSUP;
 	}
@@ -47,16 +52,30 @@ int region_register(const struct region_rail *rails, uint16_t n_rails, void *bas
 	return 0;
 }
 
+static int take_number(struct region_set *set)
+{
+	for (uint32_t w = 0; w < REGIONS_MAX / 64; w++) {
+		if (~set->used[w]) {
+			int bit = __builtin_ctzll(~set->used[w]);
+
+			set->used[w] |= 1ull << bit;
+			return (int)(w * 64) + bit;
+		}
+	}
+	return -ENOSPC;
+}
+
 void region_unregister(struct region *r)
 {
 	if (!r)
 		return;
 	while (r->n_rails) {
-		const struct region_rail *rail = &r->rails[--r->n_rails];
+		const struct region_rail *rail = &r->set->rails[--r->n_rails];
 
 		if (r->reach >> r->n_rails & 1)
-			rail->dereg(rail->rail, r->lkeys[r->n_rails]);
+			rail->dereg(rail->rail, r->idx);
 	}
+	r->set->used[r->idx / 64] &= ~(1ull << (r->idx % 64));
 	free(r);
 }
 
@@ -75,7 +94,7 @@ uint32_t region_reach(const struct region *r)
 	return r ? r->reach : UINT32_MAX;
 }
 
-uint32_t region_lkey(const struct region *r, uint16_t rail_idx)
+uint16_t region_idx(const struct region *r)
 {
-	return rail_idx < r->n_rails ? r->lkeys[rail_idx] : 0;
+	return r ? r->idx : REGION_NONE;
 }

@@ -44,7 +44,8 @@ int rail_create(const struct rail_conf *conf, uint16_t idx, const struct rail_de
 		r->free_slots[r->free_top++] = (uint16_t)(RAIL_ACTIVE_MAX - 1 - i);
 	serve_init(r);
 	r->probe_bytes = probe_pattern();
-	rc = r->probe_bytes ? make_rings(r) : -ENOMEM;
+	r->probe_sink = malloc(PROBE_BYTES);
+	rc = r->probe_bytes && r->probe_sink ? make_rings(r) : -ENOMEM;
 	if (!rc)
 		rc = make_wakeup(r);
 	if (!rc)
@@ -107,6 +108,7 @@ void rail_destroy(struct rail *r)
 	spsc_free(r->events);
 	spsc_free(r->adopt);
 	free(r->probe_bytes);
+	free(r->probe_sink);
 	free(r);
 }
 

@@ -50,6 +50,14 @@ enum seg_state {
 	SEG_DONE = 7,
 };
 
+/* A PULL over device windows: the writer grants a window, and this rail reads it. */
+enum seg_grant {
+	SEG_GRANT_NONE = 0,
+	SEG_GRANT_GIVEN = 1, /* the READ waits for room in the send queue */
+	SEG_GRANT_READING = 2,
+	SEG_GRANT_READ = 3, /* the bytes are here; PULLED is to be sent */
+};
+
 /*
  * The hash of one stripe that several segments carry. XXH3-64 streaming wants bytes in order, so a stripe has one hash
  * owner at a time: the owner rail hashes its segments as they land in offset order. Whatever came out of order, or by
@@ -86,6 +94,7 @@ struct segment {
 	uint8_t reserved0;
 	uint16_t rail_idx;
 	uint16_t pair_idx;
+	uint16_t region;    /* that dst lies in */
 	uint32_t len_bytes; /* of all parts */
 	struct qp *qp;
 	uint8_t *dst; /* where the first part lands; parts follow each other */
@@ -111,11 +120,14 @@ struct segment {
 	uint8_t is_silent;  /* CANCEL was not answered within fence_timeout: path evidence */
 	uint8_t is_busy;    /* the peer answered BUSY: hand out again, nothing failed */
 	uint8_t bad_part;   /* CHECKSUM: which part */
+	uint8_t grant;      /* PULL over device windows: enum seg_grant */
 	uint32_t status;    /* enum ry_status */
 	uint32_t slot;      /* in the rail's active table */
 	uint32_t hash_part; /* verify: next part, and */
 	uint32_t hash_off;  /* bytes of it done */
 	uint32_t retry_us;  /* BUSY */
+	uint32_t grant_key; /* of the writer's window, and */
+	uint32_t grant_cookie;
 	uint64_t request_id;
 	struct segment *next;  /* rail's queues */
 	uint64_t posted_ns;    /* 0 = never posted */

@@ -81,6 +81,11 @@ struct object *store_lookup(struct store *s, const void *key, uint16_t key_bytes
 	return o;
 }
 
+uint16_t store_region(const struct store *s)
+{
+	return s->conf.region;
+}
+
 uint32_t store_n_objects(const struct store *s)
 {
 	return s->n_live;

@@ -15,7 +15,7 @@ static enum ry_status take_stripes(struct store *s, struct object *o, uint64_t b
 static void drop_stripes(struct store *s, struct object *o, uint32_t n, uint64_t first_bytes);
 static uint64_t stripe_len(const struct object *o, uint64_t bytes, uint32_t i);
 static void end_writing(struct store *s, struct object *o);
-static void publish(struct object *o);
+static void publish(const struct store *s, struct object *o);
 static uint64_t etag_of(const struct object *o);
 
 enum ry_status store_put_begin(struct store *s, const void *key, uint16_t key_bytes, uint32_t stripe_bytes,
@@ -104,7 +104,7 @@ enum ry_status store_put_commit(struct store *s, struct object *o, uint64_t size
 	s->n_live++;
 	s->n_expiring += o->expires_ns != 0;
 	TAILQ_INSERT_TAIL(&s->lru, o, link);
-	publish(o);
+	publish(s, o);
 	if (old)
 		tier_linger(s, old, true, now_ns);
 	stat_add(&s->conf.counters->store_puts, 1);
@@ -235,7 +235,7 @@ static void end_writing(struct store *s, struct object *o)
 	s->n_new_keys -= to_entry(o)->is_new_key;
 }
 
-static void publish(struct object *o)
+static void publish(const struct store *s, struct object *o)
 {
 	struct source *src = to_entry(o)->source;
 
@@ -244,6 +244,7 @@ static void publish(struct object *o)
 	src->stripe_bytes = o->stripe_bytes;
 	src->stripe_count = o->n_stripes;
 	src->stripe_addr = o->stripe_addr;
+	src->region = s->conf.region;
 	src->expires_ns = o->expires_ns;
 	o->source = src;
 	source_publish(src);

@@ -14,6 +14,7 @@
 static void accept(struct rail *r, struct qp *qp, const struct wire_read *m);
 static void refuse_busy(struct rail *r, struct qp *qp, uint64_t request_id);
 static void cancel(struct rail *r, struct qp *qp, uint64_t request_id);
+static void drop_grant(struct rail *r, struct serve_req *req);
 static uint64_t parts_bytes(const struct wire_part *parts, uint16_t n);
 
 void serve_init(struct rail *r)
@@ -28,6 +29,8 @@ void serve_recv(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 {
 	if (msg->type == WIRE_CANCEL)
 		cancel(r, qp, msg->request_id);
+	else if (msg->type == WIRE_PULLED)
+		serve_pulled(r, qp, (const struct wire_pulled *)msg);
 	else
 		accept(r, qp, (const struct wire_read *)msg);
 }
@@ -59,6 +62,8 @@ static void accept(struct rail *r, struct qp *qp, const struct wire_read *m)
 	req->part_off = 0;
 	req->n_writes = 0;
 	req->is_cancelled = req->is_answered = false;
+	req->is_pull = m->h.type == WIRE_PULL;
+	req->grant = GRANT_NONE;
 	memcpy(req->parts, parts, m->n_parts * sizeof(*parts));
 	req->source = source_pin(
 		r->sources, m->handle, m->generation, r->idx, r->now_ns, &req->status, m->h.flags & WIRE_F_START);
@@ -88,13 +93,13 @@ static __rte_noinline __rte_cold void refuse_busy(struct rail *r, struct qp *qp,
 		.retry_us = BUSY_RETRY_US,
 		.credits = 1,
 	};
-	struct wr wr = {.op = WR_SEND, .qp = qp, .addr = &m, .len_bytes = sizeof(m)};
+	struct wr wr = {.op = WR_SEND, .qp = qp, .addr = &m, .len_bytes = sizeof(m), .region = REGION_NONE};
 
 	stat_add(&r->counters.busy_sent, 1);
 	/* serve_qp leaves room for every message that credits allow, so a full queue means a peer that overspent them.
 	 */
 	if (!r->post(r, &wr, 1))
-		rail_qp_down(r, qp, WC_ERR_PROTOCOL, true);
+		rail_qp_down(r, qp, WC_ERR_PROTOCOL, false);
 }
 
 /* Posts nothing more for it; DONE(CANCELLED) follows behind what is already posted. Unknown = already answered. */
@@ -106,7 +111,8 @@ static __rte_noinline __rte_cold void cancel(struct rail *r, struct qp *qp, uint
 			return;
 		}
 	}
-	stat_add(&r->counters.late_messages, 1);
+	if (!grant_cancel(r, qp, request_id))
+		stat_add(&r->counters.late_messages, 1);
 }
 
 void serve_written(struct rail *r, struct serve_req *req)
@@ -127,6 +133,20 @@ void serve_release(struct rail *r, struct serve_req *req)
 	r->n_serve--;
 }
 
+/* The QP's fence has closed its window. */
+static void drop_grant(struct rail *r, struct serve_req *req)
+{
+	struct serve_req **at = &r->serve_closing;
+
+	while (*at && *at != req)
+		at = &(*at)->next;
+	if (*at)
+		*at = req->next;
+	r->windows[SERVE_SLOT + (req - r->serve_reqs)].state = WINDOW_DEAD;
+	req->grant = GRANT_NONE;
+	r->n_grants--;
+}
+
 void serve_drop_qp(struct rail *r, struct qp *qp)
 {
 	for (unsigned i = 0; i < RAIL_SERVE_MAX; i++) {
@@ -134,7 +154,9 @@ void serve_drop_qp(struct rail *r, struct qp *qp)
 
 		if (req->qp != qp)
 			continue;
-		if (!req->is_answered)
+		if (req->grant != GRANT_NONE)
+			drop_grant(r, req);
+		else if (!req->is_answered)
 			r->serve_bytes -= req->bytes;
 		serve_release(r, req);
 	}

@@ -10,6 +10,12 @@
 #define QUANTUM_BYTES (256u << 10)
 #define BURST 16u
 
+/* An answer while it waits to be posted. */
+union serve_msg {
+	struct wire_done done;
+	struct wire_grant grant;
+};
+
 /* Where a request stood before a WR was built, to step back when the send queue was full. */
 struct cursor {
 	struct serve_req *req;
@@ -19,11 +25,18 @@ struct cursor {
 };
 
 static uint64_t serve_qp(struct rail *r, struct qp *qp);
-static unsigned build(struct rail *r, struct qp *qp, struct wr *wr, struct cursor *cur, struct wire_done *done);
+static unsigned build(struct rail *r, struct qp *qp, struct wr *wr, struct cursor *cur, union serve_msg *msg);
 static bool build_write(struct rail *r, struct serve_req *req, struct wr *wr);
 static void build_done(struct serve_req *req, struct wire_done *m, struct wr *wr);
 static void check_expiry(struct rail *r, struct serve_req *req);
+static struct serve_req *unlink_head(struct rail *r, struct qp *qp);
 static void answered(struct rail *r, struct qp *qp);
+
+/* A PULL that the peer will read by itself; an end of it is told by DONE. */
+static inline bool is_grant(const struct rail *r, const struct serve_req *req)
+{
+	return req->is_pull && r->next_keys && req->status == RY_OK;
+}
 
 bool serve_post(struct rail *r)
 {
@@ -47,7 +60,7 @@ bool serve_post(struct rail *r)
 /* One QP's turn: at most its deficit in bytes. Returns bytes posted, at least 1 when anything was. */
 static uint64_t serve_qp(struct rail *r, struct qp *qp)
 {
-	struct wire_done done[BURST];
+	union serve_msg msg[BURST];
 	struct cursor cur[BURST];
 	struct wr wr[BURST];
 	uint64_t bytes = 0;
@@ -56,7 +69,7 @@ static uint64_t serve_qp(struct rail *r, struct qp *qp)
 	if (!qp->serve_head || qp->is_down)
 		return 0;
 	qp->deficit_bytes = RTE_MIN(qp->deficit_bytes + QUANTUM_BYTES, 4 * QUANTUM_BYTES);
-	n = build(r, qp, wr, cur, done);
+	n = build(r, qp, wr, cur, msg);
 	if (!n)
 		return 0;
 	sent = r->post(r, wr, (uint16_t)n);
@@ -64,6 +77,8 @@ static uint64_t serve_qp(struct rail *r, struct qp *qp)
 		cur[i].req->part = cur[i].part;
 		cur[i].req->part_off = cur[i].part_off;
 		cur[i].req->bytes_posted = cur[i].bytes_posted;
+		if (wr[i].op == WR_BIND)
+			grant_unbuild(r, cur[i].req);
 	}
 	stat_add(&r->counters.sq_full, sent < n);
 	for (unsigned i = 0; i < sent; i++) {
@@ -72,7 +87,9 @@ static uint64_t serve_qp(struct rail *r, struct qp *qp)
 			cur[i].req->n_writes++;
 			qp->n_writes++;
 			bytes += wr[i].len_bytes;
-		} else {
+		} else if (wr[i].op == WR_SEND && is_grant(r, cur[i].req)) {
+			granted(r, unlink_head(r, qp));
+		} else if (wr[i].op == WR_SEND) {
 			answered(r, qp);
 		}
 	}
@@ -84,7 +101,7 @@ static uint64_t serve_qp(struct rail *r, struct qp *qp)
 }
 
 /* Walks the QP's requests from the head without unlinking; `req` state moves on as WRs are built. */
-static unsigned build(struct rail *r, struct qp *qp, struct wr *wr, struct cursor *cur, struct wire_done *done)
+static unsigned build(struct rail *r, struct qp *qp, struct wr *wr, struct cursor *cur, union serve_msg *msg)
 {
 	uint32_t room = r->attr.sq_depth / 4 > qp->n_writes ? r->attr.sq_depth / 4 - qp->n_writes : 0;
 	uint64_t left = qp->deficit_bytes;
@@ -92,6 +109,15 @@ static unsigned build(struct rail *r, struct qp *qp, struct wr *wr, struct curso
 
 	for (struct serve_req *req = qp->serve_head; req && n < BURST; req = req->next) {
 		check_expiry(r, req);
+		if (unlikely(is_grant(r, req))) {
+			if (n + 2 > BURST)
+				break;
+			if (grant_build(r, req, &msg[n].grant, &wr[n])) {
+				cur[n] = cur[n + 1] = (struct cursor){req, 0, 0, 0};
+				n += 2;
+				continue;
+			}
+		}
 		while (n < BURST && left && room && req->status == RY_OK && req->part < req->n_parts) {
 			cur[n] = (struct cursor){req, req->bytes_posted, req->part_off, req->part};
 			if (!build_write(r, req, &wr[n]))
@@ -103,7 +129,7 @@ static unsigned build(struct rail *r, struct qp *qp, struct wr *wr, struct curso
 		if (n == BURST || (req->status == RY_OK && req->part < req->n_parts))
 			break;
 		cur[n] = (struct cursor){req, req->bytes_posted, req->part_off, req->part};
-		build_done(req, &done[n], &wr[n]);
+		build_done(req, &msg[n].done, &wr[n]);
 		n++;
 	}
 	return n;
@@ -128,6 +154,7 @@ static bool build_write(struct rail *r, struct serve_req *req, struct wr *wr)
 		.len_bytes = len,
 		.ctx = req,
 		.key = req->key,
+		.region = req->source->region,
 		.offset = p->window_offset + req->part_off,
 	};
 	req->bytes_posted += len;
@@ -150,7 +177,8 @@ static void build_done(struct serve_req *req, struct wire_done *m, struct wr *wr
 		.bytes = req->bytes_posted,
 		.queue_ns = req->start_ns ? req->start_ns - req->recv_ns : 0,
 	};
-	*wr = (struct wr){.op = WR_SEND, .qp = req->qp, .addr = m, .len_bytes = sizeof(*m), .ctx = req};
+	*wr = (struct wr){
+		.op = WR_SEND, .qp = req->qp, .addr = m, .len_bytes = sizeof(*m), .ctx = req, .region = REGION_NONE};
 }
 
 /* Cancel and ttl: from now on nothing is posted for it but its DONE. */
@@ -162,8 +190,7 @@ static void check_expiry(struct rail *r, struct serve_req *req)
 	stat_add(&r->counters.cancels_served, 1);
 }
 
-/* DONE of the QP's first request was posted. */
-static void answered(struct rail *r, struct qp *qp)
+static struct serve_req *unlink_head(struct rail *r, struct qp *qp)
 {
 	struct serve_req *req = qp->serve_head;
 
@@ -173,6 +200,14 @@ static void answered(struct rail *r, struct qp *qp)
 	qp->n_serve--;
 	r->serve_bytes -= req->bytes;
 	req->is_answered = true;
+	return req;
+}
+
+/* DONE of the QP's first request was posted. */
+static void answered(struct rail *r, struct qp *qp)
+{
+	struct serve_req *req = unlink_head(r, qp);
+
 	stat_add(req->status == RY_OK ? &r->counters.requests_served : &r->counters.requests_refused, 1);
 	if (!req->n_writes)
 		serve_release(r, req);

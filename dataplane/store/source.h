@@ -37,6 +37,7 @@ struct source {
 	uint64_t size_bytes;
 	uint32_t stripe_bytes;
 	uint32_t stripe_count;
+	uint16_t region;       /* that all of it lies in */
 	uint32_t first_stripe; /* index of the first stripe this source holds (put parts); 0 for objects */
 	uint8_t *const
 		*stripe_addr; /* address of each stripe, stripe_count - first_stripe entries; NULL: flat at `base` */

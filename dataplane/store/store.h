@@ -35,6 +35,7 @@ struct store_conf {
 			      */
 	bool is_pinned;      /* full = NO_SPACE; false: evict the least recently used */
 	struct mapping slab; /* already mapped (and registered), at least data_bytes */
+	uint16_t region;     /* its number */
 	struct source_table *sources;
 	struct control_counters *counters;
 };
@@ -75,6 +76,8 @@ uint32_t store_sources_needed(uint32_t max_objects);
 /* 0, -EINVAL, -ENOMEM. The slab stays the caller's. Needs EAL (the index lives in its memory). */
 int store_create(const struct store_conf *conf, struct store **out);
 void store_destroy(struct store *s);
+/* Number of the region that all objects lie in. */
+uint16_t store_region(const struct store *s);
 
 /* The live object, or NULL (missing or expired). Marks it recently used. */
 struct object *store_lookup(struct store *s, const void *key, uint16_t key_bytes, uint64_t now_ns);

@@ -37,12 +37,45 @@ const char *const *transport_names(void)
 	return names;
 }
 
-int transport_no_reg(struct rail *rail, void *base, uint64_t bytes, uint32_t *lkey)
+int transport_no_reg(struct rail *rail, void *base, uint64_t bytes, uint16_t region)
 {
-	*lkey = 0;
 	return 0;
 }
 
-void transport_no_dereg(struct rail *rail, uint32_t lkey)
+void transport_no_dereg(struct rail *rail, uint16_t region)
 {
+}
+
+bool transport_stop_at_once(struct rail *rail, struct qp *qp)
+{
+	return true;
+}
+
+bool transport_wants_no_fence(const struct rail *rail, const struct qp *qp)
+{
+	return false;
+}
+
+void transport_no_fence(struct rail *rail, struct qp *qp)
+{
+}
+
+void transport_no_address(const struct rail *rail, const struct qp *qp, struct qp_address *out)
+{
+	memset(out, 0, sizeof(*out));
+}
+
+int transport_no_remote(struct rail *rail, struct qp *qp, const struct qp_address *peer)
+{
+	return -ENOTSUP;
+}
+
+int transport_no_event_fds(const struct rail *rail, int fds[2])
+{
+	return 0;
+}
+
+bool transport_no_events(struct rail *rail, struct rail_event *out)
+{
+	return false;
 }

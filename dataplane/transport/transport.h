@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a transport is: ten calls.
+ * What a transport is: a table of calls.
  *
- * open, close, mem_reg, mem_dereg, pair_connect, pair_close run at set-up or on the conn and work threads; post, poll
- * and arm run on the rail lcore only; fence runs on the rail lcore where it is immediate, on conn where it is not. post
- * and poll are copied into the rail's first line at open. Each table is complete: a transport that
- * has nothing to register names transport_no_reg, so nobody tests for NULL.
+ * open, close, mem_reg, mem_dereg run at set-up and on the work thread; pair_*, qp_*, event_* on conn; post, poll, arm,
+ * fence and stop on the rail lcore only. post and poll are copied into the rail's first line at open. Each table is
+ * complete: a transport that has nothing to register names transport_no_reg, so nobody tests for NULL.
  */
 #ifndef RY_TRANSPORT_H
 #define RY_TRANSPORT_H
@@ -26,12 +25,18 @@ struct fault_plan; /* dataplane/transport/mock/fault.h */
 
 #define RY_BURST_MAX 32u
 
+/* ---- Registered memory: a number per region, the same on every rail ---- */
+#define REGIONS_MAX 2048u
+#define REGION_NONE 0xffffu
+#define REGION_PROBE 0xfffeu /* the rail's own probe_bytes */
+#define REGION_SINK 0xfffdu  /* PROBE_BYTES of the rail's own that nobody looks at */
+
 /* ---- Work requests ---- */
 enum wr_op {
 	WR_SEND = 1,  /* one data message of `len_bytes` at `addr`; copied by post, no completion */
 	WR_WRITE = 2, /* `len_bytes` at `addr` into the peer's window `key` at `offset`; WC_WRITE when `addr` may be
 			 reused */
-	WR_READ = 3,  /* verbs only: the reverse; WC_READ */
+	WR_READ = 3,  /* device windows only: the reverse; WC_READ when the bytes are there */
 	WR_BIND = 4,  /* open `window` for the peer on this QP; no completion; ordered before later WRs of the QP */
 	WR_INV = 5,   /* close `window`; WC_INV when no byte can land through it any more */
 };
@@ -46,7 +51,8 @@ struct wr {
 	struct window *window;
 	uint64_t offset;
 	uint32_t key;
-	uint32_t lkey;
+	uint16_t region; /* that `addr`, or the window, lies in; REGION_NONE where it needs none (SEND, INV) */
+	uint16_t reserved2;
 };
 
 /* ---- Completions ---- */
@@ -56,7 +62,8 @@ enum wc_op {
 	WC_READ = 3,
 	WC_INV = 4,
 	WC_QP_DOWN = 5, /* the QP is unusable; all its outstanding WRs are dropped without further completions, and
-			 * nothing can land through its windows any more where `is_fenced`; reported once */
+			 * nothing can land through its windows any more where `is_fenced`; reported once, and once more
+			 * when the fence that `stop` asked for is done */
 };
 
 enum wc_status {
@@ -89,6 +96,24 @@ struct mock_conf {
 	const struct fault_plan *faults; /* copied at open; NULL = none */
 };
 
+/* rails[] keys of the same names; docs/verbs.md. */
+struct verbs_conf {
+	char device[64];    /* empty = by address */
+	uint32_t port;      /* of the device */
+	uint32_t gid_index; /* all ones = by address */
+	uint32_t mtu;       /* bytes, 0 = the port's active one */
+	uint32_t qps_per_pair;
+	uint32_t traffic_class;
+	uint32_t sl;
+	uint32_t hop_limit;
+	uint32_t retry_count;
+	uint32_t rnr_retry_count;
+	uint32_t timeout;       /* 4.096 us x 2^timeout */
+	uint32_t min_rnr_timer; /* code of IBTA table 45 */
+	uint32_t rd_atomic;     /* 0 = as many as the device does */
+	bool want_windows;      /* false: quarantine, even where the device has windows */
+};
+
 struct rail_conf {
 	char name[RY_NAME_MAX_BYTES];
 	char transport[16];
@@ -101,6 +126,7 @@ struct rail_conf {
 	uint64_t inflight_max_bytes; /* rail budget */
 	int numa_node;               /* -1 = unknown */
 	struct mock_conf mock;
+	struct verbs_conf verbs;
 };
 
 /* How conn asks for one QP of a pair. */
@@ -114,11 +140,40 @@ struct qp_request {
 	struct qp *loop_peer;  /* mock: the other end, NULL for the first of the two */
 };
 
+/* What the two ends of a QP tell each other before they can talk; carried by the bootstrap socket. */
+struct qp_address {
+	uint32_t qp_num;
+	uint32_t psn;
+	uint32_t mtu_bytes;
+	uint32_t rd_atomic; /* READs of the peer that this end can answer at a time */
+	uint8_t gid[16];
+};
+
+/* What a device has to say, in conn's words. */
+enum rail_event_kind {
+	RAIL_EVENT_NONE = 0,
+	RAIL_EVENT_PORT_DOWN = 1,
+	RAIL_EVENT_PORT_UP = 2,      /* connect anew */
+	RAIL_EVENT_GID_CHANGE = 3,   /* the rail's address may have moved: connect anew */
+	RAIL_EVENT_QP_FATAL = 4,     /* `qp` is of no use */
+	RAIL_EVENT_CQ_ERROR = 5,     /* all QPs of the rail are of no use, for good */
+	RAIL_EVENT_DEVICE_FATAL = 6, /* the same */
+	RAIL_EVENT_REMOVED = 7,      /* the device leaves: let go of it */
+};
+
+struct rail_event {
+	uint8_t kind; /* enum rail_event_kind */
+	struct qp *qp;
+	char text[96];
+};
+
 /* Attributes a transport reports at open. */
 struct transport_attr {
 	uint32_t write_max_bytes; /* of one WR_WRITE */
 	uint32_t sq_depth;        /* WRs a QP can hold */
 	bool has_windows;         /* false: `quarantine` until DONE or close */
+	bool has_device_windows;  /* the NIC checks them: keys are rail->next_keys, lost QPs are fenced by conn */
+	bool has_addresses;       /* qp_local and qp_remote join two QPs; no data sockets */
 	bool reaches_device;      /* the NIC can read and write memory of other devices (peer-to-peer) */
 	bool is_loopback;         /* the rail talks to its own node only (mock) */
 	uint32_t peer_restarts;   /* loopback: how often a fault made the peer another incarnation; written by the lcore
@@ -133,8 +188,9 @@ struct transport_ops {
 	/* Creates the rail's private state in rail->tr and fills rail->attr. 0 or -errno. */
 	int (*open)(struct rail *rail, const struct rail_conf *conf);
 	void (*close)(struct rail *rail);
-	int (*mem_reg)(struct rail *rail, void *base, uint64_t bytes, uint32_t *lkey);
-	void (*mem_dereg)(struct rail *rail, uint32_t lkey);
+	/* `region` is a number below REGIONS_MAX that no registered memory of this rail has. */
+	int (*mem_reg)(struct rail *rail, void *base, uint64_t bytes, uint16_t region);
+	void (*mem_dereg)(struct rail *rail, uint16_t region);
 	/* conn: makes one QP that no lcore knows yet. */
 	int (*pair_connect)(struct rail *rail, const struct qp_request *req, struct qp **out);
 	/* conn: frees a QP that no lcore knows any more (never adopted, or RELEASED). */
@@ -148,9 +204,23 @@ struct transport_ops {
 	/* Prepares to sleep: returns an fd that becomes readable when poll would find something, -1 for none; -EAGAIN
 	 * when there is something already. */
 	int (*arm)(struct rail *rail);
-	/* Closes a window without the peer's help. 0: nothing can land any more and the QP is unharmed; 1: nothing can
-	 * land any more, the QP must be rebuilt. */
+	/* Closes a window without the peer's help. 0: nothing can land any more and the QP is unharmed; 1: that cannot
+	 * be told yet, and the QP must be stopped. */
 	int (*fence)(struct rail *rail, struct window *window);
+	/* The QP is given up. true: nothing can land through any window of it any more, and its sources are not read
+	 * any more. false: conn is asked to see to it (qp_fence); WC_QP_DOWN with is_fenced follows. */
+	bool (*stop)(struct rail *rail, struct qp *qp);
+	/* conn: whether stop asked for this QP's fence, and the fence itself: closes its windows, then ends the QP. */
+	bool (*qp_wants_fence)(const struct rail *rail, const struct qp *qp);
+	void (*qp_fence)(struct rail *rail, struct qp *qp);
+	/* conn: what this end of a new QP says of itself, and what the other end said: makes the QP able to receive and
+	 * to send. 0 or -errno. */
+	void (*qp_local)(const struct rail *rail, const struct qp *qp, struct qp_address *out);
+	int (*qp_remote)(struct rail *rail, struct qp *qp, const struct qp_address *peer);
+	/* conn: descriptors (at most 2) that become readable when the device has something to say, and the next thing;
+	 * false when there is nothing. */
+	int (*event_fds)(const struct rail *rail, int fds[2]);
+	bool (*event_next)(struct rail *rail, struct rail_event *out);
 };
 
 /* Finds a transport by name; NULL when it is not built or not known. */
@@ -159,8 +229,16 @@ const struct transport_ops *transport_find(const char *name);
 const char *const *transport_names(void);
 
 /* ---- Stubs for tables (transport.c) ---- */
-int transport_no_reg(struct rail *rail, void *base, uint64_t bytes, uint32_t *lkey); /* always 0: nothing to register */
-void transport_no_dereg(struct rail *rail, uint32_t lkey);
+int transport_no_reg(
+	struct rail *rail, void *base, uint64_t bytes, uint16_t region); /* always 0: nothing to register */
+void transport_no_dereg(struct rail *rail, uint16_t region);
+bool transport_stop_at_once(struct rail *rail, struct qp *qp); /* true: the lcore itself places all bytes */
+bool transport_wants_no_fence(const struct rail *rail, const struct qp *qp);
+void transport_no_fence(struct rail *rail, struct qp *qp);
+void transport_no_address(const struct rail *rail, const struct qp *qp, struct qp_address *out);
+int transport_no_remote(struct rail *rail, struct qp *qp, const struct qp_address *peer);
+int transport_no_event_fds(const struct rail *rail, int fds[2]); /* 0 of them */
+bool transport_no_events(struct rail *rail, struct rail_event *out);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@ static bool delete_ok(const void *msg, uint32_t len);
 static bool list_ok(const void *msg, uint32_t len);
 static bool list_reply_ok(const void *msg, uint32_t len);
 static bool bye_ok(const void *msg, uint32_t len);
+static bool qps_ok(const void *msg, uint32_t len);
 static bool error_ok(const void *msg, uint32_t len);
 static void fill_header(void *buf, uint16_t type, uint32_t bytes, uint64_t request_id);
 static void copy_key(void *buf, uint32_t fixed, const void *key, uint16_t key_bytes);
@@ -54,6 +55,7 @@ static const struct meta_row meta_rows[] = {
 	[WIRE_META_BYE] = {sizeof(struct wire_bye), IS_REQUEST, 0, bye_ok},
 	[WIRE_META_KEEPALIVE] = {sizeof(struct wire_meta), IS_REQUEST, 0, NULL},
 	[WIRE_META_KEEPALIVE_REPLY] = {sizeof(struct wire_meta), IS_REQUEST, 0, NULL},
+	[WIRE_META_QPS] = {sizeof(struct wire_qps), IS_REQUEST, 0, qps_ok},
 };
 
 static bool is_zero(const void *p, size_t n)
@@ -251,6 +253,20 @@ static bool bye_ok(const void *msg, uint32_t len)
 	const struct wire_bye *m = msg;
 
 	return len == sizeof(*m) && !m->reserved && m->reason >= WIRE_BYE_SHUTDOWN && m->reason <= WIRE_BYE_DRAIN;
+}
+
+static bool qps_ok(const void *msg, uint32_t len)
+{
+	const struct wire_qps *m = msg;
+
+	if (len != sizeof(*m) || m->reserved || !m->n_qps || m->n_qps > WIRE_QPS_MAX || !m->rd_atomic ||
+		m->mtu_bytes < 256)
+		return false;
+	for (uint32_t i = 0; i < WIRE_QPS_MAX; i++) {
+		if ((m->qps[i].qp_num | m->qps[i].psn) > (i < m->n_qps ? 0xffffffu : 0u))
+			return false;
+	}
+	return true;
 }
 
 static bool error_ok(const void *msg, uint32_t len)

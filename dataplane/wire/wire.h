@@ -53,14 +53,15 @@ static_assert(sizeof(struct wire_frame) == 24, "wire");
 /* ---- Data messages ---- */
 enum wire_msg_type {
 	WIRE_READ = 1,   /* reader -> store: write these parts of an object into my window */
-	WIRE_PULL = 2,   /* store -> writer: the same for a put source (TCP and mock; verbs: see docs/put.md) */
+	WIRE_PULL = 2,   /* store -> writer: the same for a put source; over device windows without a key, answered by
+			    GRANT */
 	WIRE_DONE = 3,   /* answer to READ and PULL, after the last byte, on the same QP */
 	WIRE_CANCEL = 4, /* requester: post nothing more for this request, then answer DONE(CANCELLED) */
 	WIRE_BUSY = 5,   /* server: over its limits; ask again after `retry_us` */
 	WIRE_PING = 6,
 	WIRE_PONG = 7,
-	WIRE_GRANT = 8,  /* verbs put: reserved for the key of a REMOTE_READ window */
-	WIRE_PULLED = 9, /* verbs put: reserved, the store has read that window */
+	WIRE_GRANT = 8,  /* writer -> store: a window over what PULL asked for, to be read */
+	WIRE_PULLED = 9, /* store -> writer: the window was read and may be closed */
 };
 
 enum wire_msg_flags {
@@ -128,6 +129,24 @@ struct wire_ping {
 };
 static_assert(sizeof(struct wire_ping) == 24, "wire");
 
+/* Answer to PULL over device windows: all its parts, adjacent, from the window's start. */
+struct wire_grant {
+	struct wire_msg h;
+	uint32_t key;
+	uint32_t cookie; /* the writer's, comes back in PULLED */
+	uint64_t generation;
+	uint64_t bytes;
+};
+static_assert(sizeof(struct wire_grant) == 40, "wire");
+
+/* The requester has its credit again when it has sent this: whatever it sends next on the QP comes behind it. */
+struct wire_pulled {
+	struct wire_msg h; /* request_id of the PULL */
+	uint32_t cookie;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct wire_pulled) == 24, "wire");
+
 /* ---- Bootstrap socket ---- */
 enum wire_conn_kind {
 	WIRE_CONN_BOOTSTRAP = 1,
@@ -182,6 +201,7 @@ enum wire_meta_type {
 	WIRE_META_BYE = 12,
 	WIRE_META_KEEPALIVE = 13,
 	WIRE_META_KEEPALIVE_REPLY = 14,
+	WIRE_META_QPS = 15, /* verbs, both ways, after the HELLOs: how to reach the pair's QPs */
 };
 
 enum wire_bye_reason {
@@ -305,6 +325,23 @@ struct wire_bye {
 	uint32_t reserved;
 };
 static_assert(sizeof(struct wire_bye) == 32, "wire");
+
+#define WIRE_QPS_MAX 8u
+
+/* The sender's QPs have their receives posted; the receiver may make its own able to send. */
+struct wire_qps {
+	struct wire_meta h;
+	uint8_t gid[16];
+	uint32_t mtu_bytes; /* the smaller of both sides is used */
+	uint32_t rd_atomic; /* READs that the sender can answer at a time, per QP */
+	uint32_t n_qps;     /* as HELLO agreed */
+	uint32_t reserved;
+	struct {
+		uint32_t qp_num; /* 24 bits */
+		uint32_t psn;    /* 24 bits */
+	} qps[WIRE_QPS_MAX];     /* those beyond n_qps are 0 */
+};
+static_assert(sizeof(struct wire_qps) == 120, "wire");
 
 #define WIRE_CHECKSUMS_PER_PAGE 4096u /* of one LOOKUP_REPLY or PUT; keeps both under WIRE_META_MAX_BYTES */
 

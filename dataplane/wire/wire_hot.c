@@ -9,9 +9,9 @@ static int check_read(const void *msg, uint32_t len);
 static bool part_is_sane(const struct wire_part *p, uint64_t *window_end);
 static int check_done(const void *msg);
 static int check_ping(const void *msg);
+static int check_pulled(const void *msg);
 
-/* Exact length of the fixed part of each type; 0 = not a message of this version (GRANT and PULLED have no layout yet).
- */
+/* Exact length of the fixed part of each type; 0 = not a message of this version. */
 static const uint16_t fixed_bytes[] = {
 	[WIRE_READ] = sizeof(struct wire_read),
 	[WIRE_PULL] = sizeof(struct wire_read),
@@ -20,6 +20,8 @@ static const uint16_t fixed_bytes[] = {
 	[WIRE_BUSY] = sizeof(struct wire_busy),
 	[WIRE_PING] = sizeof(struct wire_ping),
 	[WIRE_PONG] = sizeof(struct wire_msg),
+	[WIRE_GRANT] = sizeof(struct wire_grant),
+	[WIRE_PULLED] = sizeof(struct wire_pulled),
 };
 
 int wire_msg_check(const void *msg, uint32_t len)
@@ -39,6 +41,8 @@ int wire_msg_check(const void *msg, uint32_t len)
 		return RY_ERR_PROTOCOL;
 	if (h.type == WIRE_DONE)
 		return check_done(msg);
+	if (h.type == WIRE_PULLED)
+		return check_pulled(msg);
 	return h.type == WIRE_PING ? check_ping(msg) : RY_OK;
 }
 
@@ -90,6 +94,14 @@ static int check_ping(const void *msg)
 
 	memcpy(&m, msg, sizeof(m));
 	return m.len_bytes > 0 && m.len_bytes <= WIRE_DATA_MAX_BYTES ? RY_OK : RY_ERR_PROTOCOL;
+}
+
+static int check_pulled(const void *msg)
+{
+	struct wire_pulled m;
+
+	memcpy(&m, msg, sizeof(m));
+	return m.reserved ? RY_ERR_PROTOCOL : RY_OK;
 }
 
 int wire_frame_check(const struct wire_frame *frame)

@@ -257,23 +257,23 @@ Test(fault_evidence, end_without_a_word_counts)
 
 /* ---- Memory that a NIC cannot reach ---- */
 
-static int device_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+static int device_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
 {
-	(void)rail, (void)base, (void)bytes;
+	(void)rail, (void)base, (void)bytes, (void)idx;
 	cr_assert_eq(kind, MEM_DEVICE);
-	*lkey = 1;
 	return 0;
 }
 
-static void device_dereg(void *rail, uint32_t lkey)
+static void device_dereg(void *rail, uint16_t idx)
 {
-	(void)rail, (void)lkey;
+	(void)rail, (void)idx;
 }
 
 Test(fault_evidence, rails_that_cannot_reach_the_memory_are_never_asked)
 {
-	struct region_rail rails[3] = {{NULL, device_reg, device_dereg, false}, {NULL, device_reg, device_dereg, true},
-		{NULL, device_reg, device_dereg, true}};
+	struct region_set set = {.n_rails = 3,
+		.rails = {{NULL, device_reg, device_dereg, false}, {NULL, device_reg, device_dereg, true},
+			{NULL, device_reg, device_dereg, true}}};
 	const struct rail_counters *far;
 	uint64_t before, n_probes;
 	struct fault_rig f;
@@ -284,8 +284,7 @@ Test(fault_evidence, rails_that_cannot_reach_the_memory_are_never_asked)
 	c = f.r.client;
 	far = rail_counters(f.r.node->rails[0]);
 	region_unregister(c->read_region);
-	cr_assert_eq(
-		region_register(rails, 3, c->read_arena.base, c->read_arena.bytes, MEM_DEVICE, &c->read_region), 0);
+	cr_assert_eq(region_register(&set, c->read_arena.base, c->read_arena.bytes, MEM_DEVICE, &c->read_region), 0);
 	before = stat_get(&far->rx_bytes);
 	n_probes = stat_get(&far->probes_sent);
 	cr_assert_eq(fault_read(&f, "large", 0, 1000), RY_OK);
@@ -307,16 +306,16 @@ Test(fault_evidence, rails_that_cannot_reach_the_memory_are_never_asked)
 /* A wrong stripe is not read again over a rail that cannot reach the memory: there is no other rail. */
 Test(fault_evidence, wrong_stripe_and_no_other_rail_that_reaches)
 {
-	struct region_rail rails[3] = {{NULL, device_reg, device_dereg, false}, {NULL, device_reg, device_dereg, false},
-		{NULL, device_reg, device_dereg, true}};
+	struct region_set set = {.n_rails = 3,
+		.rails = {{NULL, device_reg, device_dereg, false}, {NULL, device_reg, device_dereg, false},
+			{NULL, device_reg, device_dereg, true}}};
 	struct fault_rig f;
 	struct client *c;
 
 	begin(&f);
 	c = f.r.client;
 	region_unregister(c->read_region);
-	cr_assert_eq(
-		region_register(rails, 3, c->read_arena.base, c->read_arena.bytes, MEM_DEVICE, &c->read_region), 0);
+	cr_assert_eq(region_register(&set, c->read_arena.base, c->read_arena.bytes, MEM_DEVICE, &c->read_region), 0);
 	fault_plan(&f, 2, "corrupt:n=1");
 	cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 1000), RY_ERR_CHECKSUM, "%s", fault_cause(&f));
 	cr_assert_eq(f.last.rail_idx, 2);

@@ -25,7 +25,7 @@ void rig_init(struct rig *r, uint16_t n_rails, uint64_t bandwidth)
 	for (uint16_t i = 0; i < n_rails; i++) {
 		struct rail_conf *rc = &c->rails[i];
 
-		memset(rc, 0, sizeof(*rc));
+		config_rail_defaults(rc, i);
 		snprintf(rc->name, sizeof(rc->name), "rail%u", i);
 		snprintf(rc->transport, sizeof(rc->transport), "mock");
 		rc->lcore = i + 1u;
@@ -117,8 +117,7 @@ struct client *rig_attach(struct rig *r, uint64_t arena_bytes)
 		.n_entries = r->config.ring_entries,
 		.read_arena_bytes = arena_bytes,
 		.put_arena_bytes = r->config.put_arena_bytes,
-		.rails = r->node->region_rails,
-		.n_rails = r->node->n_rails,
+		.regions = &r->node->regions,
 	};
 	struct api_call *c = calloc(1, sizeof(*c));
 	struct client *cl = NULL;

@@ -40,7 +40,7 @@ static struct config config;
 static struct rail_counters rail_counters_of[2];
 static struct control_counters control_counters_all;
 static struct api_rail api_rails[2];
-static struct region_rail region_rails[2];
+static struct region_set regions;
 static struct waker api_waker, control_waker, work_waker;
 static struct journal journal;
 static struct recorder recorder;
@@ -63,14 +63,13 @@ static struct {
 	uint64_t length;
 } control;
 
-static inline int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+static inline int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
 {
 	n_registered++;
-	*lkey = 0;
 	return 0;
 }
 
-static inline void fake_dereg(void *rail, uint32_t lkey)
+static inline void fake_dereg(void *rail, uint16_t idx)
 {
 	n_registered--;
 }
@@ -150,13 +149,14 @@ static inline void start(void)
 		snprintf(config.rails[i].name, sizeof(config.rails[i].name), "rail%u", i);
 		strcpy(config.rails[i].transport, "tcp");
 		api_rails[i] = (struct api_rail){&rail_counters_of[i], true};
-		region_rails[i] = (struct region_rail){NULL, fake_reg, fake_dereg};
+		regions.rails[i] = (struct region_rail){NULL, fake_reg, fake_dereg, false};
+		regions.n_rails = 2;
 	}
 	cr_assert(!waker_init(&api_waker) && !waker_init(&control_waker) && !waker_init(&work_waker));
 	deps = (struct api_deps){
 		.config = &config,
 		.rails = api_rails,
-		.region_rails = region_rails,
+		.regions = &regions,
 		.counters = &control_counters_all,
 		.journal = &journal,
 		.recorder = &recorder,

@@ -229,7 +229,10 @@ static inline void node_init(struct node *n, const char *name, const char *trans
 	n->conf.rails[0].port = port;
 	n->conf.rails[0].sockets_per_pair = 2;
 	for (int i = 0; i < 2; i++) {
-		n->rails[i].ops = (struct transport_ops){.pair_connect = fake_connect, .pair_close = fake_close};
+		n->rails[i].ops = (struct transport_ops){.pair_connect = fake_connect,
+			.pair_close = fake_close,
+			.qp_wants_fence = transport_wants_no_fence,
+			.event_fds = transport_no_event_fds};
 		n->rails[i].attr.is_loopback = !strcmp(transport, "mock");
 		n->rail_ptrs[i] = &n->rails[i];
 	}

@@ -24,30 +24,30 @@ struct fake_rail {
 };
 
 static struct fake_rail fakes[2];
-static struct region_rail rails[2];
+static struct region_set regions;
 static char message[256];
 
-static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
 {
 	struct fake_rail *f = rail;
 
 	if (f->n_until_refusal-- == 0)
 		return -ENOMEM;
 	f->n_registered++;
-	*lkey = 1;
 	return 0;
 }
 
-static void fake_dereg(void *rail, uint32_t lkey)
+static void fake_dereg(void *rail, uint16_t idx)
 {
 	((struct fake_rail *)rail)->n_registered--;
 }
 
 static void setup(void)
 {
+	regions.n_rails = 2;
 	for (int i = 0; i < 2; i++) {
 		fakes[i] = (struct fake_rail){.n_until_refusal = 1000};
-		rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg};
+		regions.rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg, false};
 	}
 	memset(message, 0, sizeof(message));
 }
@@ -61,8 +61,7 @@ static struct client_conf conf_of(uint32_t n_entries)
 		.n_entries = n_entries,
 		.read_arena_bytes = READ_BYTES,
 		.put_arena_bytes = PUT_BYTES,
-		.rails = rails,
-		.n_rails = 2,
+		.regions = &regions,
 	};
 }
 

@@ -180,8 +180,7 @@ Test(node, client_attaches_and_leaves)
 	uint64_t now_ns = 1000000000;
 
 	cr_assert_eq(create(true), 0, "%s", message);
-	client.rails = node->region_rails;
-	client.n_rails = node->n_rails;
+	client.regions = &node->regions;
 	job.conf = client;
 	cr_assert(spsc_push(node->api_to_work, &job));
 	turn(now_ns);

@@ -99,8 +99,7 @@ static void attach(struct world *w, unsigned i)
 		.n_entries = w->r.config.ring_entries,
 		.read_arena_bytes = w->r.config.read_arena_bytes,
 		.put_arena_bytes = w->r.config.put_arena_bytes,
-		.rails = w->r.node->region_rails,
-		.n_rails = w->r.node->n_rails,
+		.regions = &w->r.node->regions,
 	};
 	struct api_call *c = call(w, API_ATTACH);
 	char message[256];

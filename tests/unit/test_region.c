@@ -4,18 +4,19 @@
 #include <criterion/criterion.h>
 
 #include <errno.h>
+#include <string.h>
 
 /* A rail that counts what is registered on it, and refuses when told. */
 struct fake_rail {
-	uint32_t next_key;
 	int n_registered;
 	int fail_with;
-	uint32_t last_dereg;
+	int last_reg;
+	int last_dereg; /* -1 = none */
 	uint64_t bytes;
 	enum mem_kind kind;
 };
 
-static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint32_t *lkey)
+static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
 {
 	struct fake_rail *f = rail;
 
@@ -24,48 +25,50 @@ static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, 
 	f->n_registered++;
 	f->bytes = bytes;
 	f->kind = kind;
-	*lkey = f->next_key++;
+	f->last_reg = idx;
 	return 0;
 }
 
-static void fake_dereg(void *rail, uint32_t lkey)
+static void fake_dereg(void *rail, uint16_t idx)
 {
 	struct fake_rail *f = rail;
 
 	f->n_registered--;
-	f->last_dereg = lkey;
+	f->last_dereg = idx;
 }
 
 static struct fake_rail fakes[4];
-static struct region_rail rails[4];
+static struct region_set set;
 static uint8_t memory[4096];
 
 static void setup(void)
 {
+	memset(&set, 0, sizeof(set));
+	set.n_rails = 4;
 	for (uint32_t i = 0; i < 4; i++) {
-		fakes[i] = (struct fake_rail){.next_key = 100 * (i + 1)};
-		rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg, true};
+		fakes[i] = (struct fake_rail){.last_dereg = -1};
+		set.rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg, true};
 	}
 }
 
 TestSuite(region, .init = setup);
 
-Test(region, registers_everywhere_with_a_key_per_rail)
+Test(region, registers_everywhere_under_one_number)
 {
 	struct region *r;
 
-	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_DEVICE, &r), 0);
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_DEVICE, &r), 0);
 	for (uint16_t i = 0; i < 4; i++) {
 		cr_assert_eq(fakes[i].n_registered, 1);
 		cr_assert_eq(fakes[i].bytes, sizeof(memory));
 		cr_assert_eq(fakes[i].kind, MEM_DEVICE);
-		cr_assert_eq(region_lkey(r, i), 100u * (i + 1u));
+		cr_assert_eq(region_idx(r), fakes[i].last_reg);
 	}
-	cr_assert_eq(region_lkey(r, 4), 0);
+	cr_assert_eq(region_idx(NULL), REGION_NONE);
 	region_unregister(r);
 	for (int i = 0; i < 4; i++) {
 		cr_assert_eq(fakes[i].n_registered, 0);
-		cr_assert_eq(fakes[i].last_dereg, 100u * ((unsigned)i + 1u));
+		cr_assert_eq(fakes[i].last_dereg, fakes[i].last_reg);
 	}
 }
 
@@ -76,31 +79,50 @@ Test(region, one_refusal_undoes_all_and_names_the_cause)
 
 		setup();
 		fakes[bad].fail_with = -EPERM - bad;
-		cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_HOST, &r), -EPERM - bad);
+		cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), -EPERM - bad);
 		cr_assert_null(r, "written only on success");
 		for (int i = 0; i < 4; i++) {
 			cr_assert_eq(fakes[i].n_registered, 0, "rail %d", i);
-			cr_assert_eq(fakes[i].last_dereg, i < bad ? 100u * ((unsigned)i + 1u) : 0, "rail %d", i);
+			cr_assert_eq(fakes[i].last_dereg, i < bad ? 0 : -1, "rail %d", i);
 		}
 	}
 }
 
 Test(region, the_same_memory_registers_anew)
 {
-	struct region *r;
+	struct region *r, *s;
 
-	for (int i = 0; i < 3; i++) {
-		cr_assert_eq(region_register(rails, 2, memory, sizeof(memory), MEM_HOST, &r), 0);
-		cr_assert_eq(region_lkey(r, 0), 100u + (unsigned)i, "no cache by address: a fresh key every time");
-		region_unregister(r);
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), 0);
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &s), 0);
+	cr_assert(region_idx(r) != region_idx(s) && fakes[0].n_registered == 2, "no cache by address");
+	region_unregister(r);
+	region_unregister(s);
+}
+
+Test(region, numbers_are_bounded_and_come_back)
+{
+	static struct region *r[REGIONS_MAX];
+	struct region *more = NULL;
+
+	for (unsigned i = 0; i < REGIONS_MAX; i++) {
+		cr_assert_eq(region_register(&set, memory, 64, MEM_HOST, &r[i]), 0);
+		cr_assert_eq(region_idx(r[i]), i);
 	}
+	cr_assert_eq(region_register(&set, memory, 64, MEM_HOST, &more), -ENOSPC);
+	region_unregister(r[777]);
+	cr_assert_eq(region_register(&set, memory, 64, MEM_HOST, &more), 0);
+	cr_assert_eq(region_idx(more), 777);
+	r[777] = more;
+	for (unsigned i = 0; i < REGIONS_MAX; i++)
+		region_unregister(r[i]);
+	cr_assert_eq(fakes[3].n_registered, 0);
 }
 
 Test(region, covers_exactly_its_range)
 {
 	struct region *r;
 
-	cr_assert_eq(region_register(rails, 1, memory + 1000, 100, MEM_HOST, &r), 0);
+	cr_assert_eq(region_register(&set, memory + 1000, 100, MEM_HOST, &r), 0);
 	cr_assert(region_covers(r, memory + 1000, 100));
 	cr_assert(region_covers(r, memory + 1099, 1));
 	cr_assert(region_covers(r, memory + 1100, 0));
@@ -116,10 +138,9 @@ Test(region, senseless_arguments_are_refused)
 {
 	struct region *r = NULL;
 
-	cr_assert_eq(region_register(rails, 1, NULL, 5, MEM_HOST, &r), -EINVAL);
-	cr_assert_eq(region_register(rails, 1, memory, 0, MEM_HOST, &r), -EINVAL);
-	cr_assert_eq(region_register(rails, 1, memory, UINT64_MAX, MEM_HOST, &r), -EINVAL);
-	cr_assert_eq(region_register(rails, RY_RAILS_MAX + 1, memory, 5, MEM_HOST, &r), -EINVAL);
+	cr_assert_eq(region_register(&set, NULL, 5, MEM_HOST, &r), -EINVAL);
+	cr_assert_eq(region_register(&set, memory, 0, MEM_HOST, &r), -EINVAL);
+	cr_assert_eq(region_register(&set, memory, UINT64_MAX, MEM_HOST, &r), -EINVAL);
 	cr_assert_null(r);
 	region_unregister(NULL);
 }
@@ -128,14 +149,13 @@ Test(region, device_memory_is_registered_where_it_is_reached)
 {
 	struct region *r;
 
-	rails[0].reaches_device = rails[2].reaches_device = false;
-	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_DEVICE, &r), 0);
+	set.rails[0].reaches_device = set.rails[2].reaches_device = false;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_DEVICE, &r), 0);
 	cr_assert(!fakes[0].n_registered && fakes[1].n_registered && !fakes[2].n_registered && fakes[3].n_registered);
 	cr_assert_eq(region_reach(r), 0xau);
-	cr_assert(region_lkey(r, 0) == 0 && region_lkey(r, 1) == 200);
 	region_unregister(r);
 	cr_assert(!fakes[0].n_registered && !fakes[1].n_registered && !fakes[3].n_registered);
-	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_HOST, &r), 0);
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), 0);
 	cr_assert_eq(region_reach(r), 0xfu);
 	region_unregister(r);
 	cr_assert_eq(region_reach(NULL), UINT32_MAX);
@@ -146,7 +166,7 @@ Test(region, device_memory_that_no_rail_reaches_is_refused)
 	struct region *r = NULL;
 
 	for (int i = 0; i < 4; i++)
-		rails[i].reaches_device = false;
-	cr_assert_eq(region_register(rails, 4, memory, sizeof(memory), MEM_DEVICE, &r), -ENOTSUP);
+		set.rails[i].reaches_device = false;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_DEVICE, &r), -ENOTSUP);
 	cr_assert_null(r);
 }

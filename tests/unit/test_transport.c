@@ -33,9 +33,15 @@ Test(transport, unknown_names_are_not_found)
 
 Test(transport, stubs_answer)
 {
-	uint32_t lkey = 7;
+	struct qp_address at = {.qp_num = 7};
+	struct rail_event ev;
+	int fds[2];
 
-	cr_assert_eq(transport_no_reg(NULL, &lkey, 4, &lkey), 0);
-	cr_assert_eq(lkey, 0);
-	transport_no_dereg(NULL, 0);
+	cr_assert_eq(transport_no_reg(NULL, &at, 4, 3), 0);
+	transport_no_dereg(NULL, 3);
+	cr_assert(transport_stop_at_once(NULL, NULL) && !transport_wants_no_fence(NULL, NULL));
+	transport_no_fence(NULL, NULL);
+	transport_no_address(NULL, NULL, &at);
+	cr_assert(at.qp_num == 0 && transport_no_remote(NULL, NULL, &at) == -ENOTSUP);
+	cr_assert(transport_no_event_fds(NULL, fds) == 0 && !transport_no_events(NULL, &ev));
 }

@@ -30,6 +30,13 @@ const struct transport_ops mock_ops = {
 	.poll = mock_poll,
 	.arm = mock_arm,
 	.fence = mock_fence,
+	.stop = transport_stop_at_once,
+	.qp_wants_fence = transport_wants_no_fence,
+	.qp_fence = transport_no_fence,
+	.qp_local = transport_no_address,
+	.qp_remote = transport_no_remote,
+	.event_fds = transport_no_event_fds,
+	.event_next = transport_no_events,
 };
 
 static int mock_open(struct rail *rail, const struct rail_conf *conf)

@@ -40,6 +40,13 @@ const struct transport_ops tcp_ops = {
 	.poll = tcp_poll,
 	.arm = tcp_arm,
 	.fence = tcp_fence,
+	.stop = transport_stop_at_once,
+	.qp_wants_fence = transport_wants_no_fence,
+	.qp_fence = transport_no_fence,
+	.qp_local = transport_no_address,
+	.qp_remote = transport_no_remote,
+	.event_fds = transport_no_event_fds,
+	.event_next = transport_no_events,
 };
 
 static void *zalloc_lines(size_t bytes)

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Rails whose QPs are joined by addresses, not by sockets of their own (verbs): what the two ends tell each other over
+ * the bootstrap socket; fences, which call into the kernel for longer than an lcore may; and what devices have to say.
+ */
+#include "daemon/conn_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "daemon/log.h"
+
+static bool fence_one(struct conn *c, struct link *l, struct qp *qp);
+static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
+static void lose_qp(struct conn *c, const struct rail_event *e);
+static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
+
+/* ---- bring-up ---- */
+
+void link_open_qps(struct conn *c, struct link *l)
+{
+	struct rail *rail = c->deps.rails[l->pair.rail_idx];
+	struct qp_address own;
+	struct wire_qps m;
+
+	if (!rail_attr(rail)->has_addresses)
+		return;
+	wire_enc_fixed(&m, WIRE_META_QPS, sizeof(m), 0, RY_OK);
+	m.n_qps = l->pair.n_qps;
+	for (uint16_t i = 0; i < l->pair.n_qps && l->state == LINK_JOINING; i++) {
+		link_add_qp(c, l, i, -1);
+		if (l->state != LINK_JOINING)
+			return;
+		rail_ops(rail)->qp_local(rail, l->pair.qps[i], &own);
+		m.qps[i].qp_num = own.qp_num;
+		m.qps[i].psn = own.psn;
+		m.mtu_bytes = own.mtu_bytes;
+		m.rd_atomic = own.rd_atomic;
+		memcpy(m.gid, own.gid, sizeof(m.gid));
+	}
+	/* Receives are posted (pair_connect does it): from here on the peer may send. */
+	link_put_bytes(c, l, &m, sizeof(m));
+	link_write(c, l);
+}
+
+const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps *m)
+{
+	struct rail *rail = c->deps.rails[l->pair.rail_idx];
+	struct qp_address peer = {.mtu_bytes = m->mtu_bytes, .rd_atomic = m->rd_atomic};
+
+	if (!rail_attr(rail)->has_addresses || l->is_addressed || l->state != LINK_JOINING)
+		return "addresses of QPs that were not asked for";
+	if (m->n_qps != l->pair.n_qps)
+		return "addresses of another number of QPs";
+	memcpy(peer.gid, m->gid, sizeof(peer.gid));
+	for (uint16_t i = 0; i < l->pair.n_qps; i++) {
+		int rc;
+
+		peer.qp_num = m->qps[i].qp_num;
+		peer.psn = m->qps[i].psn;
+		rc = l->pair.qps[i] ? rail_ops(rail)->qp_remote(rail, l->pair.qps[i], &peer) : -1;
+		if (rc < 0) {
+			link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: QP %u cannot be joined to %s: %s",
+				conn_rail_conf(c, l->pair.rail_idx)->name, i, l->peer_text, error_text(rc));
+			return NULL;
+		}
+	}
+	l->is_addressed = true;
+	return NULL;
+}
+
+/* ---- fences ---- */
+
+bool link_fence(struct conn *c, struct link *l)
+{
+	bool did = false;
+
+	for (uint16_t i = 0; i < l->pair.n_qps; i++) {
+		if (l->qp_step[i] == QP_STEP_ADOPTING || l->qp_step[i] == QP_STEP_RELEASING)
+			did |= fence_one(c, l, l->pair.qps[i]);
+	}
+	return did;
+}
+
+/* BYE first: the other end counts nothing for a QP that we end. Its close must not be taken for the reason. */
+static bool fence_one(struct conn *c, struct link *l, struct qp *qp)
+{
+	struct rail *rail = c->deps.rails[l->pair.rail_idx];
+
+	if (!rail_ops(rail)->qp_wants_fence(rail, qp))
+		return false;
+	if (l->state == LINK_UP && !l->is_bye_sent) {
+		l->is_bye_sent = link_put_bye(c, l, WIRE_BYE_REBUILD);
+		l->is_fencing = true;
+		link_write(c, l);
+	}
+	rail_ops(rail)->qp_fence(rail, qp);
+	return true;
+}
+
+/* ---- devices ---- */
+
+void devices_watch(struct conn *c)
+{
+	for (uint16_t i = 0; i < c->deps.config->n_rails; i++) {
+		struct rail *rail = c->deps.rails[i];
+		int fds[2], n = rail_ops(rail)->event_fds(rail, fds);
+
+		for (int k = 0; k < 2; k++) {
+			struct device_io *d = &c->devices[i][k];
+
+			*d = (struct device_io){.io = {.kind = IO_DEVICE, .fd = k < n ? fds[k] : -1}, .rail_idx = i};
+			if (k < n)
+				io_watch(c, &d->io, EPOLLIN);
+		}
+	}
+}
+
+/* Until nothing is left: several ports share a descriptor. */
+void device_ready(struct conn *c, const struct device_io *d)
+{
+	struct rail *rail = c->deps.rails[d->rail_idx];
+	struct rail_event e;
+
+	while (rail_ops(rail)->event_next(rail, &e))
+		take_event(c, d->rail_idx, &e);
+}
+
+static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_event *e)
+{
+	const char *name = conn_rail_conf(c, rail_idx)->name;
+	char cause[RY_CAUSE_MAX_BYTES];
+
+	snprintf(cause, sizeof(cause), "%s", e->text);
+	switch (e->kind) {
+	case RAIL_EVENT_PORT_UP:
+		wake(c, rail_idx, e);
+		break;
+	case RAIL_EVENT_QP_FATAL:
+		lose_qp(c, e);
+		break;
+	case RAIL_EVENT_PORT_DOWN:
+	case RAIL_EVENT_GID_CHANGE:
+		log_warn("rail %s: %s", name, e->text);
+		links_drop(c, rail_idx, cause);
+		break;
+	default: /* CQ_ERROR, DEVICE_FATAL, REMOVED: nothing can go over this rail any more */
+		log_error("rail %s: %s: it is out of use until the daemon is restarted", name, e->text);
+		c->netdevs[rail_idx].is_gone = true;
+		links_drop(c, rail_idx, cause);
+		break;
+	}
+}
+
+/* A port that is back means new QPs, a PING, then data; never just the old ones again. */
+static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e)
+{
+	log_warn("rail %s: %s", conn_rail_conf(c, rail_idx)->name, e->text);
+	links_drop(c, rail_idx, e->text);
+	diallers_wake(c, rail_idx);
+}
+
+static void lose_qp(struct conn *c, const struct rail_event *e)
+{
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		struct link *l = &c->links[c->live[i]];
+
+		for (uint16_t k = 0; k < l->pair.n_qps; k++) {
+			if (l->pair.qps[k] != e->qp || l->state > LINK_UP)
+				continue;
+			link_condemn(c, l, RAIL_EV_PEER, RY_ERR_RAIL, "%s", e->text);
+			return;
+		}
+	}
+}
