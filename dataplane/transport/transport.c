@@ -8,17 +8,20 @@
 
 #include "transport/mock/mock.h"
 #include "transport/tcp/tcp.h"
+#include "transport/verbs/verbs.h"
 
 /* One row per transport of this build. A list and no constructors: the order is known and grep finds it. */
 static const struct transport_ops *const transports[] = {
 	&tcp_ops,
 	&mock_ops,
+	&verbs_ops,
 };
 
 /* The same rows by name. */
 static const char *const names[] = {
 	"tcp",
 	"mock",
+	"verbs",
 	NULL,
 };
 

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a rail's configuration to an open device: which device, which port, which GID. A RoCE rail is the RoCEv2 entry
+ * of a GID table whose address is the rail's: the index of an entry means nothing across machines, and a link-local one
+ * goes nowhere.
+ */
+#include "transport/ib/ib.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
+#include <rdma/rdma_cma.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GIDS_MAX 256
+
+/* What is looked for, and what was seen on the way, for the message when it is not found. */
+struct search {
+	const struct rail_conf *conf;
+	union ibv_gid want; /* the rail's address; all zero = none */
+	unsigned ifindex;   /* of conf->netdev, 0 = any */
+	char seen[512];
+	int error; /* of a device that could not be opened */
+};
+
+static bool try_device(struct ib_rail *ib, struct search *s, struct ibv_device *dev);
+static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device);
+static bool fits(const struct search *s, const struct ibv_gid_entry *e);
+static void saw(struct search *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes);
+static void watch_removal(struct ib_rail *ib, const struct rail_conf *conf);
+
+static bool to_gid(const char *address, union ibv_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	if (inet_pton(AF_INET6, address, gid->raw) == 1)
+		return true;
+	if (inet_pton(AF_INET, address, gid->raw + 12) != 1)
+		return false;
+	gid->raw[10] = gid->raw[11] = 0xff;
+	return true;
+}
+
+int ib_device_open(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes)
+{
+	struct search s = {.conf = conf, .ifindex = conf->netdev[0] ? if_nametoindex(conf->netdev) : 0};
+	struct ibv_device **list;
+	bool is_found = false;
+	int n = 0;
+
+	if (conf->netdev[0] && !s.ifindex) {
+		snprintf(why, why_bytes, "there is no network device %s", conf->netdev);
+		return -ENODEV;
+	}
+	to_gid(conf->address, &s.want);
+	list = ibv_get_device_list(&n);
+	for (int i = 0; list && i < n && !is_found; i++) {
+		if (!conf->verbs.device[0] || !strcmp(conf->verbs.device, ibv_get_device_name(list[i])))
+			is_found = try_device(ib, &s, list[i]);
+	}
+	if (list)
+		ibv_free_device_list(list);
+	if (!is_found) {
+		snprintf(why, why_bytes, "no RDMA device%s%s has a RoCEv2 GID of %s; %s%s",
+			conf->verbs.device[0] ? " " : "", conf->verbs.device, conf->address,
+			s.seen[0] ? "there are:"
+			: n       ? "no device of that name; see rdma link"
+				  : "there is no RDMA device at all; see rdma link",
+			s.seen);
+		return s.error ? -s.error : -ENODEV;
+	}
+	return query(ib, conf, why, why_bytes);
+}
+
+static bool try_device(struct ib_rail *ib, struct search *s, struct ibv_device *dev)
+{
+	const char *name = ibv_get_device_name(dev);
+
+	ib->ctx = ibv_open_device(dev);
+	if (!ib->ctx) {
+		s->error = errno;
+		saw(s, " %s cannot be opened: %s (is /dev/infiniband there for this user?);", name, strerror(errno));
+		return false;
+	}
+	ib->port = (uint8_t)s->conf->verbs.port;
+	if (choose_gid(ib, s, name))
+		return true;
+	ibv_close_device(ib->ctx);
+	ib->ctx = NULL;
+	return false;
+}
+
+static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device)
+{
+	struct ibv_gid_entry *table = calloc(GIDS_MAX, sizeof(*table));
+	ssize_t n = table ? ibv_query_gid_table(ib->ctx, table, GIDS_MAX, 0) : 0;
+	bool is_found = false;
+	char text[INET6_ADDRSTRLEN];
+
+	saw(s, " %s", device);
+	for (ssize_t i = 0; i < n && !is_found; i++) {
+		inet_ntop(AF_INET6, table[i].gid.raw, text, sizeof(text));
+		if (table[i].port_num == ib->port && table[i].gid_type == IBV_GID_TYPE_ROCE_V2)
+			saw(s, " [%u] %s", table[i].gid_index, text);
+		if (table[i].port_num != ib->port || !fits(s, &table[i]))
+			continue;
+		ib->gid = table[i].gid;
+		ib->gid_index = (int)table[i].gid_index;
+		snprintf(ib->gid_text, sizeof(ib->gid_text), "%s", text);
+		is_found = true;
+	}
+	saw(s, ";");
+	free(table);
+	return is_found;
+}
+
+int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf)
+{
+	struct search s = {.conf = conf, .ifindex = conf->netdev[0] ? if_nametoindex(conf->netdev) : 0};
+	int before = ib->gid_index;
+
+	to_gid(conf->address, &s.want);
+	ib->gid_index = -1;
+	if (!choose_gid(ib, &s, ibv_get_device_name(ib->ctx->device)))
+		return -ENOENT;
+	return ib->gid_index != before;
+}
+
+static bool fits(const struct search *s, const struct ibv_gid_entry *e)
+{
+	if (e->gid_type != IBV_GID_TYPE_ROCE_V2)
+		return false;
+	if (s->conf->verbs.gid_index != UINT32_MAX)
+		return e->gid_index == s->conf->verbs.gid_index;
+	if (s->ifindex && e->ndev_ifindex != s->ifindex)
+		return false;
+	return memcmp(&e->gid, &s->want, sizeof(s->want)) == 0;
+}
+
+static void saw(struct search *s, const char *format, ...)
+{
+	size_t n = strlen(s->seen);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(s->seen + n, sizeof(s->seen) - n, format, args);
+	va_end(args);
+}
+
+static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes)
+{
+	const struct verbs_conf *v = &conf->verbs;
+	struct ibv_port_attr port;
+	uint32_t active;
+
+	if (ibv_query_device(ib->ctx, &ib->attr) || ibv_query_port(ib->ctx, ib->port, &port)) {
+		snprintf(why, why_bytes, "device %s port %u cannot be queried: %s", ib->ctx->device->name, ib->port,
+			strerror(errno));
+		return -EIO;
+	}
+	active = 128u << port.active_mtu;
+	ib->mtu_bytes = v->mtu && v->mtu < active ? v->mtu : active;
+	ib->max_msg_bytes = port.max_msg_sz;
+	ib->rd_atomic = v->rd_atomic ? v->rd_atomic : (uint32_t)ib->attr.max_qp_rd_atom;
+	if (ib->rd_atomic > (uint32_t)ib->attr.max_qp_rd_atom || ib->rd_atomic > 255)
+		ib->rd_atomic = ib->attr.max_qp_rd_atom < 255 ? (uint32_t)ib->attr.max_qp_rd_atom : 255;
+	if (!ib->rd_atomic || ib->attr.max_sge < 1 || ib->attr.max_qp_wr < (int)IB_SQ_DEPTH) {
+		snprintf(why, why_bytes, "device %s: READs in flight %d, SGEs %d, WRs of a QP %d; needed are 1, 1, %u",
+			ib->ctx->device->name, ib->attr.max_qp_rd_atom, ib->attr.max_sge, ib->attr.max_qp_wr,
+			IB_SQ_DEPTH);
+		return -ENOTSUP;
+	}
+	ib->has_windows = v->want_windows && (ib->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
+			  ib->attr.max_mw >= (int)WINDOWS_MAX;
+	if (fcntl(ib->ctx->async_fd, F_SETFL, fcntl(ib->ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)
+		return -errno;
+	watch_removal(ib, conf);
+	return 0;
+}
+
+/* Soft-RoCE sends no async event when its device is removed, and the removal waits for us: rdma_cm tells of it
+ * (rdma_get_cm_event(3), RDMA_CM_EVENT_DEVICE_REMOVAL). Without rdma_cm the rail works all the same. */
+static void watch_removal(struct ib_rail *ib, const struct rail_conf *conf)
+{
+	struct sockaddr_storage at = {0};
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&at;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&at;
+
+	if (inet_pton(AF_INET, conf->address, &v4->sin_addr) == 1)
+		v4->sin_family = AF_INET;
+	else if (inet_pton(AF_INET6, conf->address, &v6->sin6_addr) == 1)
+		v6->sin6_family = AF_INET6;
+	else
+		return;
+	ib->removal = rdma_create_event_channel();
+	if (!ib->removal)
+		return;
+	fcntl(ib->removal->fd, F_SETFL, fcntl(ib->removal->fd, F_GETFL) | O_NONBLOCK);
+	if (rdma_create_id(ib->removal, &ib->removal_id, NULL, RDMA_PS_TCP))
+		ib->removal_id = NULL;
+	else
+		rdma_bind_addr(ib->removal_id, (struct sockaddr *)&at);
+}
+
+void ib_device_close(struct ib_rail *ib)
+{
+	if (ib->removal_id)
+		rdma_destroy_id(ib->removal_id);
+	if (ib->removal)
+		rdma_destroy_event_channel(ib->removal);
+	if (ib->ctx)
+		ibv_close_device(ib->ctx);
+	ib->removal_id = NULL;
+	ib->removal = NULL;
+	ib->ctx = NULL;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Memory regions and windows. */
+#include "transport/ib/ib.h"
+
+#include <errno.h>
+#include <string.h>
+
+int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region)
+{
+	struct ib_rail *ib = ib_of(r);
+
+	if (bytes > ib->attr.max_mr_size)
+		return -E2BIG;
+	return ib_mr_open(ib, base, bytes, &ib->mrs[region]);
+}
+
+void ib_mem_dereg(struct rail *r, uint16_t region)
+{
+	ib_mr_close(&ib_of(r)->mrs[region]);
+}
+
+/* No remote access of its own (see ib.h). */
+int ib_mr_open(struct ib_rail *ib, void *base, uint64_t bytes, struct ib_mr *out)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | (ib->has_windows ? IBV_ACCESS_MW_BIND : 0);
+
+	out->mr = ibv_reg_mr(ib->pd, base, bytes, access);
+	if (!out->mr)
+		return -(errno ? errno : EIO);
+	out->base = base;
+	out->bytes = bytes;
+	return 0;
+}
+
+void ib_mr_close(struct ib_mr *mr)
+{
+	if (mr->mr)
+		ibv_dereg_mr(mr->mr);
+	memset(mr, 0, sizeof(*mr));
+}
+
+static int make_window(struct ib_rail *ib, uint16_t idx)
+{
+	ib->mws[idx] = ibv_alloc_mw(ib->pd, IBV_MW_TYPE_2);
+	if (!ib->mws[idx])
+		return -(errno ? errno : ENOMEM);
+	ib->next_keys[idx] = ibv_inc_rkey(ib->mws[idx]->rkey);
+	return 0;
+}
+
+int ib_windows_create(struct ib_rail *ib)
+{
+	int rc = 0;
+
+	for (uint16_t i = 0; i < WINDOWS_MAX && !rc; i++)
+		rc = make_window(ib, i);
+	return rc;
+}
+
+void ib_windows_destroy(struct ib_rail *ib)
+{
+	for (uint16_t i = 0; i < WINDOWS_MAX; i++) {
+		if (ib->mws[i])
+			ibv_dealloc_mw(ib->mws[i]);
+		ib->mws[i] = NULL;
+	}
+}
+
+/* The key never returns: a window that had an unclean end is not rotated on, its rotating part has 8 bits only. Where
+ * there is no fresh one, the next bind finds none and ends its QP as a local fault. */
+void ib_window_fence(struct ib_rail *ib, uint16_t idx)
+{
+	if (ib->mws[idx])
+		ibv_dealloc_mw(ib->mws[idx]);
+	ib->mws[idx] = NULL;
+	make_window(ib, idx);
+}
