@@ -7,18 +7,17 @@
 
 #define EQUAL_RATE 1000000000ull
 
+static void simulate(struct control *c, struct api_call *call, struct plan *plan, uint32_t mask);
 static uint32_t usable_rails(const struct control *c, const struct api_call *call);
 static int soonest(const uint64_t *free_at_ns, uint32_t mask);
 
 void plan_explain(struct control *c, struct api_call *call)
 {
 	uint64_t n_stripes = call->stripe_bytes ? (call->size_bytes + call->stripe_bytes - 1) / call->stripe_bytes : 0;
-	uint32_t mask = usable_rails(c, call), live = mask;
-	uint64_t free_at_ns[RY_RAILS_MAX] = {0};
+	uint32_t mask = usable_rails(c, call), first, n;
 	struct plan plan;
-	struct plan_piece piece;
-	uint32_t first, n;
-	int r;
+	uint8_t *deal;
+	uint64_t off;
 
 	if (n_stripes > RY_STRIPES_MAX ||
 		!plan_geometry_ok(call->size_bytes, call->stripe_bytes, (uint32_t)n_stripes) ||
@@ -41,11 +40,33 @@ void plan_explain(struct control *c, struct api_call *call)
 	n = (uint32_t)((call->offset + call->length - 1) / call->stripe_bytes) - first + 1;
 	plan_init(&plan, call->size_bytes, call->stripe_bytes, first, n, c->config->segment_bytes, mask);
 	if (plan.unissued_bytes <= c->config->one_rail_max_bytes)
-		plan.rail_mask = live = 1u << soonest(free_at_ns, mask);
+		plan.rail_mask = mask & -mask; /* all are free: the first */
+	if (c->config->policy != POLICY_ROUND_ROBIN) {
+		simulate(c, call, &plan, mask);
+		return;
+	}
+	deal = meta_alloc(c, n, &off);
+	if (!deal) {
+		call->status = RY_ERR_LIMIT;
+		snprintf(call->cause, sizeof(call->cause), "no memory for a deal of %u stripes now; try again", n);
+		return;
+	}
+	plan_deal_round_robin(&plan, NULL, deal);
+	simulate(c, call, &plan, mask);
+	meta_free(c, off, n);
+}
+
+static void simulate(struct control *c, struct api_call *call, struct plan *plan, uint32_t mask)
+{
+	uint64_t free_at_ns[RY_RAILS_MAX] = {0};
+	uint32_t live = plan->rail_mask;
+	struct plan_piece piece;
+	int r;
+
 	while (live && (r = soonest(free_at_ns, live)) >= 0) {
 		uint64_t rate = c->rails[r].goodput ? c->rails[r].goodput : EQUAL_RATE;
 
-		if (!plan_next(&plan, (uint16_t)r, mask, &piece)) {
+		if (!plan_next(plan, (uint16_t)r, mask, &piece)) {
 			live &= ~(1u << r);
 			continue;
 		}

@@ -169,6 +169,7 @@ Test(node_rails, split_stripes_are_hashed_once)
 static void round_robin(uint16_t n_rails, uint32_t n_stripes, bool is_busy)
 {
 	uint64_t size = (uint64_t)n_stripes * STRIPE - 77;
+	struct api_call plan = {.size_bytes = size, .stripe_bytes = STRIPE, .length = UINT64_MAX};
 	struct ry_cqe cqe;
 	uint8_t *data;
 	struct rig r;
@@ -189,6 +190,10 @@ static void round_robin(uint16_t n_rails, uint32_t n_stripes, bool is_busy)
 				want += s + 1 < n_stripes ? STRIPE : STRIPE - 77;
 			cr_assert_eq(rail_bytes(&r, &cqe, i), want, "rail %u carried %lu bytes, was dealt %lu", i,
 				(unsigned long)rail_bytes(&r, &cqe, i), (unsigned long)want);
+			plan_explain(r.node->control, &plan);
+			cr_assert_eq(plan.plan[i].bytes, want, "the plan of rail %u says %lu bytes, it was dealt %lu",
+				i, (unsigned long)plan.plan[i].bytes, (unsigned long)want);
+			plan.length = UINT64_MAX;
 		}
 	}
 	cr_assert_eq(SUM(&r, busy_received) > 0, is_busy);
