@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What one guest with both ends of two rails can show.
+
+    one_guest.py BUILD [GROUP...]    groups: those of GROUPS; each is a boot of its own
+
+Link faults are not among it: packets of a device to itself never reach its network device, so they would show nothing.
+"""
+import sys
+
+import guest
+import tap
+import vm_data
+
+# Name -> (function of (tap, guest, build), options of the guest).
+GROUPS = {
+    'data': (vm_data.run, {}),
+}
+
+
+def run(t, arguments):
+    build, names = arguments[0], arguments[1:] or GROUPS
+    for name in names:
+        function, options = GROUPS[name]
+        with t.guests(f'{name}: boot', guest.one(**options)) as g:
+            function(t, g, build)
+
+
+if __name__ == '__main__':
+    if len(sys.argv) < 2 or any(name not in GROUPS for name in sys.argv[2:]):
+        sys.exit(__doc__)
+    tap.main(run)
