@@ -11,6 +11,10 @@
 #define PUT_DEADLINE_NS 120000000000ull
 #define SPARE_BYTES (64ull << 20)
 
+static int start(struct bench *b, struct perf_error *err);
+static int look(struct bench *b, struct perf_error *err);
+static json_t *ask(const struct bench *b, const char *method, struct perf_error *err);
+static const char *socket_of(const struct bench *b);
 static void describe_nodes(const struct bench_conf *conf, struct launch_node *nodes);
 static void describe_rails(const struct bench_conf *conf, struct launch_node *node);
 static uint64_t arena_bytes(const struct bench_conf *conf);
@@ -20,20 +24,54 @@ static void fill(uint64_t *words, uint64_t n);
 
 int bench_start(const struct bench_conf *conf, struct bench *b, struct perf_error *err)
 {
-	struct launch_node nodes[2] = {0};
-	struct launch_error why = {0};
-
-	*b = (struct bench){.conf = *conf, .n_daemons = conf->is_tcp ? 2 : 1, .reader_idx = conf->is_tcp ? 1 : 0};
-	describe_nodes(conf, nodes);
-	if (launch_start(nodes, b->n_daemons, START_TIMEOUT_NS, &b->launch, &why) < 0) {
-		snprintf(err->text, sizeof(err->text), "%s", why.text);
+	*b = (struct bench){.conf = *conf};
+	if (conf->socket == NULL && start(b, err) < 0)
 		return -1;
-	}
-	if (attach(b, err) == 0 && put(b, err) == 0)
+	if (look(b, err) == 0 && attach(b, err) == 0 && put(b, err) == 0)
 		return 0;
 	bench_explain(b, err);
 	bench_stop(b);
 	return -1;
+}
+
+static int start(struct bench *b, struct perf_error *err)
+{
+	struct launch_node nodes[2] = {0};
+	struct launch_error why = {0};
+
+	b->n_daemons = b->conf.is_tcp ? 2 : 1;
+	b->reader_idx = b->conf.is_tcp ? 1 : 0;
+	describe_nodes(&b->conf, nodes);
+	if (launch_start(nodes, b->n_daemons, START_TIMEOUT_NS, &b->launch, &why) == 0)
+		return 0;
+	snprintf(err->text, sizeof(err->text), "%s", why.text);
+	return -1;
+}
+
+/* What the reader has for rails. */
+static int look(struct bench *b, struct perf_error *err)
+{
+	json_t *answer = ask(b, "rails", err), *rails = json_object_get(answer, "rails"), *rail;
+	size_t i;
+
+	if (answer == NULL)
+		return -1;
+	b->conf.n_rails = (uint16_t)json_array_size(rails);
+	json_array_foreach (rails, i, rail) {
+		const char *name = json_string_value(json_object_get(rail, "transport"));
+
+		if (i == 0)
+			snprintf(b->transport, sizeof(b->transport), "%s", name);
+		else if (strcmp(b->transport, name) != 0)
+			strcpy(b->transport, "mixed");
+	}
+	json_decref(answer);
+	return 0;
+}
+
+static const char *socket_of(const struct bench *b)
+{
+	return b->conf.socket != NULL ? b->conf.socket : launch_socket(b->launch, b->reader_idx);
 }
 
 static void describe_nodes(const struct bench_conf *conf, struct launch_node *nodes)
@@ -80,8 +118,7 @@ static uint64_t arena_bytes(const struct bench_conf *conf)
 static int attach(struct bench *b, struct perf_error *err)
 {
 	char cause[RY_CAUSE_MAX_BYTES] = "";
-	struct ry_attach_opts opts = {
-		.socket_path = launch_socket(b->launch, b->reader_idx), .cause = cause, .cause_bytes = sizeof(cause)};
+	struct ry_attach_opts opts = {.socket_path = socket_of(b), .cause = cause, .cause_bytes = sizeof(cause)};
 	enum ry_status status = ry_attach(&opts, &b->client);
 
 	if (status == RY_OK)
@@ -144,29 +181,37 @@ void bench_explain(struct bench *b, struct perf_error *err)
 {
 	struct launch_error why;
 
-	if (launch_check(b->launch, &why) < 0)
+	if (b->launch != NULL && launch_check(b->launch, &why) < 0)
 		snprintf(err->text, sizeof(err->text), "%s", why.text);
 }
 
 int bench_rail_bytes(const struct bench *b, uint64_t *bytes, struct perf_error *err)
 {
-	json_t *answer = NULL, *rails;
-	struct rpc_error why = {0};
-	struct rpc *rpc = NULL;
+	json_t *answer = ask(b, "metrics", err), *rails;
 	uint16_t i;
-	int rc;
 
-	rc = rpc_open(launch_socket(b->launch, b->reader_idx), RPC_TIMEOUT_NS, &rpc, &why);
-	if (rc == 0)
-		rc = rpc_call(rpc, "metrics", NULL, &answer, &why);
-	rpc_close(rpc);
-	if (rc < 0) {
-		snprintf(err->text, sizeof(err->text), "counters of the reader: %s", why.text);
+	if (answer == NULL)
 		return -1;
-	}
 	rails = json_object_get(answer, "rails");
 	for (i = 0; i < b->conf.n_rails; i++)
 		bytes[i] = (uint64_t)json_integer_value(json_object_get(json_array_get(rails, i), "rx_bytes"));
 	json_decref(answer);
 	return 0;
+}
+
+/* NULL with err filled. */
+static json_t *ask(const struct bench *b, const char *method, struct perf_error *err)
+{
+	struct rpc_error why = {0};
+	json_t *answer = NULL;
+	struct rpc *rpc = NULL;
+	int rc = rpc_open(socket_of(b), RPC_TIMEOUT_NS, &rpc, &why);
+
+	if (rc == 0)
+		rc = rpc_call(rpc, method, NULL, &answer, &why);
+	rpc_close(rpc);
+	if (rc == 0)
+		return answer;
+	snprintf(err->text, sizeof(err->text), "%s of the reader: %s", method, why.text);
+	return NULL;
 }

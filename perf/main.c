@@ -35,6 +35,10 @@ static const struct option_row rows[] = {
 	{"latency", OPTION_DURATION, PERF_COMMON, FIELD(latency_ns), "TIME",
 		"of a mock rail, one way (default: model 5us, read none)"},
 	{"transport", OPTION_TEXT, PERF_READ, FIELD(transport), "NAME", "tcp (two daemons, default) or mock (one)"},
+	{"socket", OPTION_TEXT, PERF_READ, FIELD(socket), "PATH",
+		"of a reader that runs, on whatever rails it has; instead of daemons of its own"},
+	{"device", OPTION_TEXT, PERF_EXCHANGE, FIELD(device), "NAME", "RDMA device (default the first)"},
+	{"address", OPTION_TEXT, PERF_EXCHANGE, FIELD(address), "ADDRESS", "the RoCEv2 GID of the device to use"},
 	{"depth", OPTION_COUNT, PERF_READ, FIELD(depth), "N", "reads in flight (default 2)"},
 	{"rail-rate", OPTION_RATE, PERF_READ, FIELD(rail_rate_bytes_per_s), "RATE", "cap of a tcp rail (default none)"},
 	{"baseline", OPTION_FLAG, PERF_READ, FIELD(want_baseline), "",
@@ -45,6 +49,8 @@ static const struct option_row rows[] = {
 static const struct mode modes[] = {
 	{"model", PERF_MODEL, mode_model, "mock rails of a modelled bandwidth: how well 1, 2, ... rails add up"},
 	{"read", PERF_READ, mode_read, "reads of one object: rate, latency, CPU time"},
+	{"exchange", PERF_EXCHANGE, mode_exchange,
+		"bare verbs: SEND, WRITE of --size, SEND, between two processes here"},
 	{0},
 };
 
@@ -112,8 +118,9 @@ static void print_help(void)
 	for (m = modes; m->name != NULL; m++)
 		printf("  %-8s %s\n", m->name, m->help);
 	printf("\noptions:\n");
-	options_help(rows, N_ROWS, PERF_COMMON | PERF_MODEL | PERF_READ, stdout);
-	printf("\nIt starts its own daemons and leaves nothing behind. Exit codes: 0 measured, 1 failed, 2 the command "
+	options_help(rows, N_ROWS, PERF_COMMON | PERF_MODEL | PERF_READ | PERF_EXCHANGE, stdout);
+	printf("\nIt starts its own daemons unless told of one, and leaves nothing behind. Exit codes: 0 measured, 1 "
+	       "failed, 2 the command "
 	       "line is wrong.\n");
 }
 

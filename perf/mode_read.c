@@ -23,13 +23,14 @@ struct result {
 	double bytes_per_s;
 	double cpu_s;        /* of the daemons */
 	double client_cpu_s; /* of this process */
+	char transport[16];
 	double core_bytes_per_s;
 	double iperf3_bytes_per_s;
 	double ucx_bytes_per_s;
 };
 
 static int check(const struct perf *p, uint16_t *n_rails);
-static int measure(const struct perf *p, uint16_t n_rails, struct result *out, struct perf_error *err);
+static int measure(const struct perf *p, uint16_t *n_rails, struct result *out, struct perf_error *err);
 static int run(struct bench *b, uint32_t n, uint32_t depth, struct result *out, struct perf_error *err);
 static int account(struct bench *b, const uint64_t *before, const struct reads *reads, struct perf_error *err);
 static void compare(const struct perf *p, uint16_t n_rails, struct result *r);
@@ -51,7 +52,7 @@ int mode_read(const struct perf *arguments)
 	if (rc != PERF_OK)
 		return rc;
 	p.count = p.count != 0 ? p.count : DEFAULT_READS;
-	if (measure(&p, n_rails, &r, &err) < 0)
+	if (measure(&p, &n_rails, &r, &err) < 0)
 		return perf_fail(&p, &err);
 	compare(&p, n_rails, &r);
 	rc = print(&p, n_rails, &r);
@@ -75,11 +76,12 @@ static int check(const struct perf *p, uint16_t *n_rails)
 	return PERF_OK;
 }
 
-static int measure(const struct perf *p, uint16_t n_rails, struct result *out, struct perf_error *err)
+static int measure(const struct perf *p, uint16_t *n_rails, struct result *out, struct perf_error *err)
 {
 	struct bench_conf conf = {
+		.socket = p->socket,
 		.is_tcp = strcmp(p->transport, "tcp") == 0,
-		.n_rails = n_rails,
+		.n_rails = *n_rails,
 		.rate_bytes_per_s = p->rail_rate_bytes_per_s,
 		.bandwidth_bytes_per_s = p->bandwidth_bytes_per_s,
 		.latency_ns = p->latency_ns,
@@ -94,6 +96,8 @@ static int measure(const struct perf *p, uint16_t n_rails, struct result *out, s
 
 	if (bench_start(&conf, &b, err) < 0)
 		return -1;
+	*n_rails = b.conf.n_rails;
+	memcpy(out->transport, b.transport, sizeof(out->transport));
 	rc = reads_run(&b, WARM_UPS, (uint32_t)p->depth, &warm_up, err);
 	if (rc == 0) {
 		reads_free(&warm_up);
@@ -153,9 +157,9 @@ static double own_cpu_s(void)
 
 static void compare(const struct perf *p, uint16_t n_rails, struct result *r)
 {
-	bool is_tcp = strcmp(p->transport, "tcp") == 0;
+	bool is_tcp = strcmp(r->transport, "tcp") == 0, is_mock = strcmp(r->transport, "mock") == 0;
 
-	if (!is_tcp && n_rails == 1 && p->bandwidth_bytes_per_s == 0)
+	if (is_mock && n_rails == 1 && p->bandwidth_bytes_per_s == 0)
 		r->core_bytes_per_s = core_copy_hash_rate(p->size_bytes, (uint32_t)p->count);
 	if (is_tcp && p->want_baseline) {
 		r->iperf3_bytes_per_s = peer_rate("iperf3");
@@ -192,7 +196,7 @@ static int print(const struct perf *p, uint16_t n_rails, const struct result *r)
 		r->bytes_per_s, "p50_us", (double)reads_percentile_ns(&r->reads, 50) / 1e3, "p95_us",
 		(double)reads_percentile_ns(&r->reads, 95) / 1e3, "p99_us",
 		(double)reads_percentile_ns(&r->reads, 99) / 1e3, "rails", rails_json(&r->reads), "cpu_s", r->cpu_s,
-		"verified", r->reads.is_verified, "client_cpu_s", r->client_cpu_s, "transport", p->transport, "n_rails",
+		"verified", r->reads.is_verified, "client_cpu_s", r->client_cpu_s, "transport", r->transport, "n_rails",
 		n_rails, "object_bytes", (json_int_t)p->size_bytes, "stripe_bytes", (json_int_t)p->stripe_bytes,
 		"count", (json_int_t)p->count, "depth", (json_int_t)p->depth);
 	add_ratio(o, "core_copy_hash", r->bytes_per_s, r->core_bytes_per_s);
@@ -207,7 +211,7 @@ static int print_text(const struct perf *p, const struct result *r)
 	uint8_t i;
 
 	printf("%u reads of %s over %s, %u in flight: %s, every byte verified\n", r->reads.n,
-		units_print_bytes(p->size_bytes, a), p->transport, (unsigned)p->depth,
+		units_print_bytes(p->size_bytes, a), r->transport, (unsigned)p->depth,
 		units_print_rate((uint64_t)r->bytes_per_s, b));
 	printf("latency p50 %s, p95 %s, p99 %s\n", units_print_duration(reads_percentile_ns(&r->reads, 50), a),
 		units_print_duration(reads_percentile_ns(&r->reads, 95), b),

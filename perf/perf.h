@@ -33,6 +33,7 @@ enum perf_option {
 	PERF_COMMON = 1u << 0,
 	PERF_MODEL = 1u << 1,
 	PERF_READ = 1u << 2,
+	PERF_EXCHANGE = 1u << 3,
 };
 
 struct perf {
@@ -41,6 +42,9 @@ struct perf {
 	bool want_help;
 	const char *rails; /* "1,2,4" */
 	const char *transport;
+	const char *socket;  /* of a daemon that runs; NULL = start our own */
+	const char *device;  /* exchange */
+	const char *address; /* exchange */
 	uint64_t size_bytes;
 	uint64_t stripe_bytes;
 	uint64_t segment_bytes; /* 0 = the daemon's default */
@@ -60,12 +64,14 @@ struct perf_error {
 /* ---- modes, a file each ---- */
 int mode_model(const struct perf *p);
 int mode_read(const struct perf *p);
+int mode_exchange(const struct perf *p);
 
 /* ---- bench.c: daemons, a client, one object ---- */
 #define BENCH_KEY "bench"
 
 struct bench_conf {
-	bool is_tcp; /* a store and a reader over tcp; else one daemon over mock rails */
+	const char *socket; /* a reader that runs already, with its stores; NULL = start them, as follows */
+	bool is_tcp;        /* a store and a reader over tcp; else one daemon over mock rails */
 	uint16_t n_rails;
 	uint64_t rate_bytes_per_s;      /* tcp */
 	uint64_t bandwidth_bytes_per_s; /* mock, 0 = not modelled */
@@ -82,12 +88,13 @@ struct bench {
 	uint16_t n_daemons;
 	uint16_t reader_idx;
 	struct ry_client *client;
+	char transport[16]; /* of the reader's rails; "mixed" where they differ */
 };
 
-/* 0 or -1 with err filled and everything undone. */
+/* 0 or -1 with err filled and everything undone. With a running reader, n_rails of the bench is that reader's. */
 int bench_start(const struct bench_conf *conf, struct bench *b, struct perf_error *err);
 void bench_stop(struct bench *b);
-/* Sum over all daemons. */
+/* Sum over all daemons that were started. */
 uint64_t bench_cpu_ns(const struct bench *b);
 /* rx_bytes of each of the reader's rails, by its own counters. 0 or -1. */
 int bench_rail_bytes(const struct bench *b, uint64_t *bytes, struct perf_error *err);
