@@ -12,33 +12,23 @@ was not verbs, a window was left open, or a rail ran in quarantine.
 """
 import argparse
 import contextlib
+import ipaddress
 import json
 import os
-import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-MIB = 1 << 20
+from nodes import MIB, Failure, Nodes, parse_size
+
 WRITE_BYTES = MIB
-
-
-class Failure(Exception):
-    """The measurement could not be made, or something else was measured."""
-
-
-def parse_size(text):
-    number, unit = re.fullmatch(r'(\d+)(KiB|MiB|GiB)', text).groups()
-    return int(number) << {'KiB': 10, 'MiB': 20, 'GiB': 30}[unit]
 
 
 def device_of(address):
     """(device, index) of the RoCEv2 GID that is this address."""
     want = address if ':' in address else '::ffff:' + address
-    import ipaddress
     for device in sorted(os.listdir('/sys/class/infiniband')):
         gids = f'/sys/class/infiniband/{device}/ports/1/gids'
         for index in sorted(os.listdir(gids), key=int):
@@ -48,77 +38,6 @@ def device_of(address):
                 if ipaddress.ip_address(gid) == ipaddress.ip_address(want) and 'v2' in open(kind, encoding='ascii').read():
                     return device, int(index)
     raise Failure(f'no RDMA device has the address {address}')
-
-
-class Nodes:
-    """A store and a reader on the given addresses."""
-
-    def __init__(self, build, addresses, store_mib, arena_mib, directory):
-        self.build, self.addresses, self.dir = build, addresses, directory
-        self.processes = []
-        self.socket = f'{directory}/rd.sock'
-        ports = [7700 + i for i in range(len(addresses))]
-        rails = ''.join(f'  - {{name: rail{i}, transport: verbs, address: "{a}", port: {ports[i]}}}\n' for i, a in enumerate(addresses))
-        self.start('st', f'node: st\nsocket: {directory}/st.sock\nroles: [store]\nrails:\n{rails}store:\n  memory: {store_mib}MiB\n')
-        rails = ''.join(f'  - {{name: rail{i}, transport: verbs, address: "{a}"}}\n' for i, a in enumerate(addresses))
-        ends = ''.join(f'      - {{address: "{a}", port: {ports[i]}, rail: rail{i}}}\n' for i, a in enumerate(addresses))
-        self.start('rd', f'node: rd\nsocket: {self.socket}\nroles: [reader]\nrails:\n{rails}stores:\n  - name: st\n    endpoints:\n{ends}'
-                   f'reader:\n  read_arena: {arena_mib}MiB\n  put_arena: 32MiB\n  inflight: {max(arena_mib, 256)}MiB\n  client_inflight: {max(arena_mib, 256)}MiB\n')
-        self.await_pairs()
-
-    def start(self, name, text):
-        with open(f'{self.dir}/{name}.yaml', 'w', encoding='ascii') as f:
-            f.write(text)
-        log = open(f'{self.dir}/{name}.log', 'wb')
-        cpus = os.cpu_count()
-        self.processes.append(subprocess.Popen(
-            [f'{self.build}/control/daemon/railyardd', '--lcores', f'(0-{len(self.addresses)})@(0-{cpus - 1})', '--', '--config', f'{self.dir}/{name}.yaml'],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-
-    def ask(self, *command):
-        done = subprocess.run([f'{self.build}/control/cli/railyard', '--socket', self.socket, *command, '--json'], capture_output=True, text=True, check=False)
-        return json.loads(done.stdout) if done.returncode == 0 else None
-
-    def await_pairs(self):
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            health = self.ask('health')
-            if health and health['n_eligible'] == len(self.addresses):
-                return
-            if any(p.poll() is not None for p in self.processes):
-                break
-            time.sleep(0.1)
-        logs = ''.join(open(f'{self.dir}/{n}.log', encoding='utf-8', errors='replace').read()[-800:] for n in ('st', 'rd'))
-        raise Failure('the pairs did not come up:\n' + logs)
-
-    def check(self):
-        """The run was what it says: verbs, windows, none left open."""
-        for rail in self.ask('rails')['rails']:
-            c = rail['counters']
-            if rail['transport'] != 'verbs' or rail['quarantine'] or c['fences'] or not c['windows_bound']:
-                raise Failure(f'rail {rail["name"]} was not measured as verbs with windows: {json.dumps(rail)[:400]}')
-            if c['windows_bound'] != c['windows_invalidated']:
-                raise Failure(f'rail {rail["name"]}: {c["windows_bound"]} windows bound, {c["windows_invalidated"]} invalidated')
-
-    def read(self, size, depth, seconds, rate):
-        count = max(4, int(seconds * rate / size))
-        done = subprocess.run([f'{self.build}/perf/railyard-perf', 'read', '--socket', self.socket, '--size', str(size), '--depth', str(depth),
-                               '--count', str(count), '--json'], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise Failure('railyard-perf: ' + done.stderr.strip())
-        result = json.loads(done.stdout)
-        if not result['verified'] or result['transport'] != 'verbs':
-            raise Failure('reads were not verified, or not over verbs')
-        return result
-
-    def stop(self):
-        for p in reversed(self.processes):
-            p.send_signal(signal.SIGTERM)
-            try:
-                p.wait(20)
-            except subprocess.TimeoutExpired:
-                p.kill()
-                p.wait()
 
 
 def await_listener(port):
@@ -133,24 +52,24 @@ def await_listener(port):
     raise Failure(f'ib_write_bw does not listen on port {port}')
 
 
-def write_bw(addresses, seconds):
-    """Bytes per second of ib_write_bw over each address at the same time, summed over the time that all took."""
+def write_bw(addresses, n):
+    """Bytes per second of n messages of ib_write_bw over each address at the same time, summed."""
     runs = []
     for i, address in enumerate(addresses):
         device, index = device_of(address)
-        command = ['ib_write_bw', '-d', device, '-x', str(index), '-s', str(WRITE_BYTES), '-D', str(seconds), '-F', '-p', str(18600 + i)]
+        command = ['ib_write_bw', '-d', device, '-x', str(index), '-s', str(WRITE_BYTES), '-n', str(n), '-F', '-p', str(18600 + i)]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         runs.append((server, command, address))
     for i in range(len(addresses)):
         await_listener(18600 + i)
-    clients = [subprocess.Popen([*command, address], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _, command, address in runs]
+    clients = [subprocess.Popen([*command, address], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _, command, address in runs]
     total = 0.0
     for client in clients:
-        out, _ = client.communicate(timeout=seconds + 60)
+        out, _ = client.communicate(timeout=180)
         row = [line.split() for line in out.splitlines() if line.split()[:1] == [str(WRITE_BYTES)]]
         if not row:
             raise Failure(f'ib_write_bw printed no result, it ended with {client.returncode}:\n' + out[-800:])
-        total += float(row[0][3]) * MIB
+        total += float(row[0][3]) * MIB  # its "MB" are 2^20 bytes
     for server, _, _ in runs:
         server.wait(30)
     return total
@@ -160,11 +79,12 @@ def ratio_of(build, addresses, size, pairs, seconds):
     arena = 3 * size // MIB + 8
     rows = []
     with tempfile.TemporaryDirectory(prefix='ry-perf-') as directory:
-        nodes = Nodes(build, addresses, size // MIB + 64, arena, directory)
+        nodes = Nodes(build, 'verbs', addresses, size // MIB + 64, arena, directory)
         try:
             rate = nodes.read(size, 2, 0, 1)['bytes_per_s']
+            n = max(32, int(seconds * rate / len(addresses) / WRITE_BYTES))
             for _ in range(pairs):
-                peer = write_bw(addresses, seconds)
+                peer = write_bw(addresses, n)
                 own = nodes.read(size, 2, seconds, rate)['bytes_per_s']
                 rows.append({'ib_write_bw_bytes_per_s': peer, 'bytes_per_s': own, 'ratio': own / peer})
             nodes.check()
@@ -177,7 +97,7 @@ def exchange_of(build, address, pairs):
     rows = []
     device, _ = device_of(address)
     with tempfile.TemporaryDirectory(prefix='ry-perf-') as directory:
-        nodes = Nodes(build, [address], 64, 16, directory)
+        nodes = Nodes(build, 'verbs', [address], 64, 16, directory)
         try:
             for _ in range(pairs):
                 bare = json.loads(subprocess.run([f'{build}/perf/railyard-perf', 'exchange', '--device', device, '--address', address, '--size', '64KiB',
