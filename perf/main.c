@@ -39,6 +39,7 @@ static const struct option_row rows[] = {
 		"of a reader that runs, on whatever rails it has; instead of daemons of its own"},
 	{"device", OPTION_TEXT, PERF_EXCHANGE, FIELD(device), "NAME", "RDMA device (default the first)"},
 	{"address", OPTION_TEXT, PERF_EXCHANGE, FIELD(address), "ADDRESS", "the RoCEv2 GID of the device to use"},
+	{"warm-ups", OPTION_COUNT, PERF_READ, FIELD(warm_ups), "N", "reads before those that count (default 2)"},
 	{"depth", OPTION_COUNT, PERF_READ, FIELD(depth), "N", "reads in flight (default 2)"},
 	{"rail-rate", OPTION_RATE, PERF_READ, FIELD(rail_rate_bytes_per_s), "RATE", "cap of a tcp rail (default none)"},
 	{"baseline", OPTION_FLAG, PERF_READ, FIELD(want_baseline), "",
@@ -56,8 +57,11 @@ static const struct mode modes[] = {
 
 int main(int argc, char **argv)
 {
-	struct perf p = {
-		.size_bytes = 64u << 20, .stripe_bytes = RY_STRIPE_DEFAULT_BYTES, .transport = "tcp", .depth = 2};
+	struct perf p = {.size_bytes = 64u << 20,
+		.stripe_bytes = RY_STRIPE_DEFAULT_BYTES,
+		.transport = "tcp",
+		.depth = 2,
+		.warm_ups = 2};
 	char error[OPTIONS_ERROR_BYTES];
 	struct arguments args = {0};
 	const struct mode *mode;
@@ -105,8 +109,8 @@ static int check(const struct perf *p)
 	if (p->stripe_bytes < RY_STRIPE_MIN_BYTES || p->stripe_bytes > RY_STRIPE_MAX_BYTES ||
 		p->stripe_bytes % RY_STRIPE_ALIGN_BYTES != 0)
 		return usage("--stripe is a multiple of 4KiB from 64KiB to 1GiB");
-	if (p->count > 1000000 || p->depth < 1 || p->depth > 64)
-		return usage("--count is at most 1000000, --depth 1 to 64");
+	if (p->count > 1000000 || p->warm_ups > 1000 || p->depth < 1 || p->depth > 64)
+		return usage("--count is at most 1000000, --warm-ups 1000, --depth 1 to 64");
 	return PERF_OK;
 }
 

@@ -16,7 +16,6 @@
 #include "perf.h"
 
 #define DEFAULT_READS 20u
-#define WARM_UPS 2u
 
 struct result {
 	struct reads reads;
@@ -98,9 +97,10 @@ static int measure(const struct perf *p, uint16_t *n_rails, struct result *out, 
 		return -1;
 	*n_rails = b.conf.n_rails;
 	memcpy(out->transport, b.transport, sizeof(out->transport));
-	rc = reads_run(&b, WARM_UPS, (uint32_t)p->depth, &warm_up, err);
+	rc = p->warm_ups != 0 ? reads_run(&b, (uint32_t)p->warm_ups, (uint32_t)p->depth, &warm_up, err) : 0;
 	if (rc == 0) {
-		reads_free(&warm_up);
+		if (p->warm_ups != 0)
+			reads_free(&warm_up);
 		rc = run(&b, (uint32_t)p->count, (uint32_t)p->depth, out, err);
 	}
 	if (rc < 0)

@@ -50,6 +50,7 @@ struct perf {
 	uint64_t segment_bytes; /* 0 = the daemon's default */
 	uint64_t count;
 	uint64_t depth;
+	uint64_t warm_ups;
 	uint64_t bandwidth_bytes_per_s;
 	uint64_t latency_ns;
 	uint64_t rail_rate_bytes_per_s;

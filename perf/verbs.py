@@ -3,10 +3,10 @@
 """Reads over verbs rails beside ib_write_bw on the same rails, in interleaved pairs of one run.
 
 perf/verbs.py BUILD ADDRESS [ADDRESS]      both ends on this host: a store and a reader of its own on each address
-        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--exchange]
+        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--exchange] [--dead ADDRESS]
 
 Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time; printed is the median of
-the pairs' ratios, as JSON. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange. Every number comes from counters of
+the pairs' ratios, as JSON. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange, --dead reads while an address that does not answer is being dialled. Every number comes from counters of
 this run: railyard-perf read fails when the rails' counters and the bytes that the client got differ, and this script fails when the transport
 was not verbs, a window was left open, or a rail ran in quarantine.
 """
@@ -111,6 +111,32 @@ def exchange_of(build, address, pairs):
     return {'size': 64 << 10, 'ratio': statistics.median(r['ratio'] for r in rows), 'pairs': rows}
 
 
+def dead_of(build, address, dead, pairs):
+    """Reads beside a reader that dials a dead address without end, and beside one that does not: two readers, in turn."""
+    rows = []
+    with tempfile.TemporaryDirectory(prefix='ry-perf-') as d1, tempfile.TemporaryDirectory(prefix='ry-perf-') as d2:
+        plain = Nodes(build, 'verbs', [address], 64, 16, d1)
+        try:
+            dialling = Nodes(build, 'verbs', [address], 64, 16, d2, dead=(dead, 7471), first_port=7800)
+            try:
+                for _ in range(pairs):
+                    row = {name: nodes.read_n(1 << 20, 1, 60) for name, nodes in (('a', plain), ('b', dialling), ('a2', plain))}
+                    rows.append({f'{p}_{name}_us': row[name][f'{p}_us'] for p in ('p50', 'p99') for name in row})
+                attempts = max(r['failures'] for rail in dialling.ask('rails')['rails'] for r in rail['pairs'] if r.get('store') == 'dead')
+                if not attempts:
+                    raise Failure(f'{dead} was not dialled in vain even once')
+            finally:
+                dialling.stop()
+        finally:
+            plain.stop()
+
+    def median(f):
+        return statistics.median(f(r) for r in rows)
+    return {'dead': dead, 'failed_attempts': attempts, 'p50_ratio': median(lambda r: r['p50_b_us'] / r['p50_a_us']),
+            'p99_ratio': median(lambda r: r['p99_b_us'] / r['p99_a_us']), 'p50_ratio_a_a': median(lambda r: r['p50_a2_us'] / r['p50_a_us']),
+            'p99_ratio_a_a': median(lambda r: r['p99_a2_us'] / r['p99_a_us']), 'pairs': rows}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('build')
@@ -119,14 +145,17 @@ def main():
     parser.add_argument('--pairs', type=int, default=5)
     parser.add_argument('--seconds', type=int, default=4)
     parser.add_argument('--exchange', action='store_true')
+    parser.add_argument('--dead', metavar='ADDRESS')
     a = parser.parse_args()
     result = {'write_bw': []}
     try:
-        for size in map(parse_size, a.sizes.split(',')):
+        for size in map(parse_size, filter(None, a.sizes.split(','))):
             for addresses in [a.addresses[:1]] + ([a.addresses] if len(a.addresses) > 1 else []):
                 result['write_bw'].append(ratio_of(a.build, addresses, size, a.pairs, a.seconds))
         if a.exchange:
             result['exchange'] = exchange_of(a.build, a.addresses[0], a.pairs)
+        if a.dead:
+            result['dead'] = dead_of(a.build, a.addresses[0], a.dead, a.pairs)
     except Failure as e:
         print(f'verbs.py: {e}', file=sys.stderr)
         return 1
