@@ -37,6 +37,7 @@ void link_open_qps(struct conn *c, struct link *l)
 		m.qps[i].psn = own.psn;
 		m.mtu_bytes = own.mtu_bytes;
 		m.rd_atomic = own.rd_atomic;
+		m.flags = own.has_grants ? WIRE_QPS_GRANTS : 0;
 		memcpy(m.gid, own.gid, sizeof(m.gid));
 	}
 	/* Receives are posted (pair_connect does it): from here on the peer may send. */
@@ -47,7 +48,11 @@ void link_open_qps(struct conn *c, struct link *l)
 const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps *m)
 {
 	struct rail *rail = c->deps.rails[l->pair.rail_idx];
-	struct qp_address peer = {.mtu_bytes = m->mtu_bytes, .rd_atomic = m->rd_atomic};
+	struct qp_address peer = {
+		.mtu_bytes = m->mtu_bytes,
+		.rd_atomic = m->rd_atomic,
+		.has_grants = m->flags & WIRE_QPS_GRANTS,
+	};
 
 	if (!rail_attr(rail)->has_addresses || l->is_addressed || l->state != LINK_JOINING)
 		return "addresses of QPs that were not asked for";

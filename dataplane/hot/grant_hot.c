@@ -14,7 +14,8 @@ void request_granted(struct rail *r, struct qp *qp, const struct wire_grant *m)
 {
 	struct segment *s = rail_segment(r, m->h.request_id);
 
-	if (!s || s->qp != qp || s->kind != SEG_PULL || s->grant != SEG_GRANT_NONE || s->state > SEG_CANCELLING) {
+	if (!s || s->qp != qp || !qp->peer_grants || s->kind != SEG_PULL || s->grant != SEG_GRANT_NONE ||
+		s->state > SEG_CANCELLING) {
 		stat_add(&r->counters.late_messages, 1);
 		return;
 	}

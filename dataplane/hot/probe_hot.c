@@ -42,8 +42,12 @@ static bool post_one(struct rail *r, struct segment *s)
 	request_bind_window(r, s, WINDOW_WRITES | WINDOW_READS);
 	s->request_id = m.h.request_id = r->next_request++ << WINDOW_SLOT_BITS | s->slot;
 	m.key = w->key;
-	wr[n++] = (struct wr){.op = WR_BIND, .qp = s->qp, .window = w, .region = s->region};
-	if (!r->next_keys) /* over device windows the peer reads them */
+	m.offset = w->offset;
+	m.read_key = r->probe_key ? r->probe_key : r->next_keys ? w->key : 0;
+	m.read_offset = r->probe_key ? (uintptr_t)r->probe_bytes : 0;
+	if (w->state == WINDOW_BOUND)
+		wr[n++] = (struct wr){.op = WR_BIND, .qp = s->qp, .window = w, .region = s->region};
+	if (!m.read_key) /* over a device the peer reads them */
 		wr[n++] = (struct wr){.op = WR_WRITE,
 			.qp = s->qp,
 			.addr = r->probe_bytes,
@@ -66,7 +70,7 @@ static bool post_one(struct rail *r, struct segment *s)
 	__atomic_store_n(&s->posted_ns, r->now_ns, __ATOMIC_RELAXED);
 	stat_add(&r->counters.inflight_bytes, s->len_bytes);
 	stat_add(&r->counters.probes_sent, 1);
-	stat_add(&r->counters.windows_bound, 1);
+	stat_add(&r->counters.windows_bound, w->state == WINDOW_BOUND);
 	return true;
 }
 
@@ -82,18 +86,20 @@ void probe_serve(struct rail *r, struct qp *qp, const struct wire_ping *ping)
 		return;
 	}
 	/* The transport sends the WRITE after the READ is complete, so PONG speaks for both ways. */
-	if (r->next_keys)
+	if (ping->read_key && (r->next_keys || r->region_keys))
 		wr[n++] = (struct wr){.op = WR_READ,
 			.qp = qp,
 			.addr = r->probe_sink,
 			.len_bytes = PROBE_BYTES,
-			.key = ping->key,
+			.key = ping->read_key,
+			.offset = ping->read_offset,
 			.region = REGION_SINK};
 	wr[n++] = (struct wr){.op = WR_WRITE,
 		.qp = qp,
 		.addr = r->probe_bytes,
 		.len_bytes = PROBE_BYTES,
 		.key = ping->key,
+		.offset = ping->offset,
 		.region = REGION_PROBE};
 	wr[n++] = (struct wr){.op = WR_SEND, .qp = qp, .addr = &pong, .len_bytes = sizeof(pong), .region = REGION_NONE};
 	if (r->post(r, wr, n) < n)
@@ -113,8 +119,7 @@ void probe_pong(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 	s->state = SEG_CLOSING;
 	s->status = RY_OK;
 	s->landed_ns = r->now_ns;
-	r->windows[s->slot].state = WINDOW_INVALIDATING;
-	seg_push(&r->closing, s);
+	request_close(r, s);
 }
 
 bool probe_is_good(const struct rail *r, const struct segment *s)

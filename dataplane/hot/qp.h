@@ -48,7 +48,8 @@ struct window {
 			    device's */
 	uint16_t region; /* that it lies in */
 	uint8_t access;  /* enum window_access, or-ed */
-	uint8_t state;   /* enum window_state */
+	uint8_t state;   /* enum window_state; in quarantine FREE, and key and offset are the region's */
+	uint64_t offset; /* how the peer names its first byte: 0, in quarantine the address */
 };
 
 #define WINDOW_SLOT_BITS 8
@@ -101,6 +102,8 @@ struct qp {
 	uint16_t qp_idx;
 	bool is_dialler;
 	uint16_t peer_credits; /* granted by the peer */
+	bool peer_grants; /* answers PULL with GRANT; where ends have addresses conn writes it in qp_remote, before any
+				segment names the QP */
 	/* written by the rail lcore */
 	alignas(64) uint32_t credits; /* READs we may still post */
 	uint32_t n_posted;            /* segments POSTED .. CLOSING on it */

@@ -63,8 +63,11 @@ struct rail {
 	struct segment *active[RAIL_ACTIVE_MAX];
 	const uint32_t
 		*next_keys; /* device windows: the key that the next bind of each has; the transport's. NULL = salt */
-	struct window windows[WINDOWS_MAX];
+	const uint32_t *region_keys; /* no windows (quarantine): the key of each region, and bytes are named by address;
+					the transport's. NULL otherwise */
+	uint32_t probe_key;          /* the same: of probe_bytes */
 	uint32_t window_salt;
+	struct window windows[WINDOWS_MAX];
 	uint64_t next_request;
 	struct qp *qps[RAIL_QPS_MAX];
 	struct serve_req *serve_free;

@@ -145,6 +145,8 @@ static __rte_noinline __rte_cold void adopt(struct rail *r, struct qp *qp)
 	} else {
 		qp->slot = r->n_qps;
 		qp->credits = qp->peer_credits;
+		if (!r->attr.has_addresses) /* both ends are rails of the same kind */
+			qp->peer_grants = r->next_keys != NULL;
 		r->qps[r->n_qps++] = qp;
 		r->qp_epoch++;
 		stat_set(&r->counters.qps, r->n_qps);

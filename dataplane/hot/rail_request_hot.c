@@ -99,12 +99,14 @@ static unsigned build(struct rail *r, struct segment *s, struct read_msg *m, str
 {
 	uint64_t left_us = s->deadline_ns > r->now_ns ? (s->deadline_ns - r->now_ns) / 1000 : 0;
 	uint16_t len = (uint16_t)(sizeof(m->read) + s->n_parts * sizeof(m->parts[0]));
-	bool wants_grant = s->kind == SEG_PULL && r->next_keys;
-	uint64_t window_offset = 0;
+	bool wants_grant = s->kind == SEG_PULL && s->qp->peer_grants, has_window;
+	uint64_t window_offset;
 
 	s->grant = SEG_GRANT_NONE;
 	if (!wants_grant)
 		request_bind_window(r, s, WINDOW_WRITES);
+	window_offset = wants_grant ? 0 : r->windows[s->slot].offset;
+	has_window = r->windows[s->slot].state == WINDOW_BOUND;
 	s->request_id = r->next_request++ << WINDOW_SLOT_BITS | s->slot;
 	m->read = (struct wire_read){
 		.h = {.type = s->kind == SEG_PULL ? WIRE_PULL : WIRE_READ,
@@ -126,10 +128,10 @@ static unsigned build(struct rail *r, struct segment *s, struct read_msg *m, str
 		};
 		window_offset += s->parts[i].len_bytes;
 	}
-	if (!wants_grant)
+	if (has_window)
 		*wr++ = (struct wr){.op = WR_BIND, .qp = s->qp, .window = &r->windows[s->slot], .region = s->region};
 	*wr = (struct wr){.op = WR_SEND, .qp = s->qp, .addr = m, .len_bytes = len, .region = REGION_NONE};
-	return wants_grant ? 1 : 2;
+	return has_window ? 2 : 1;
 }
 
 void request_bind_window(struct rail *r, struct segment *s, uint8_t access)
@@ -141,7 +143,14 @@ void request_bind_window(struct rail *r, struct segment *s, uint8_t access)
 	w->qp = s->qp;
 	w->region = s->region;
 	w->access = access;
+	w->offset = 0;
 	w->state = WINDOW_BOUND;
+	if (unlikely(r->region_keys != NULL)) {
+		w->key = r->region_keys[s->region];
+		w->offset = (uintptr_t)s->dst;
+		w->state = WINDOW_FREE; /* nothing to open, and nothing to close */
+		return;
+	}
 	if (r->next_keys) {
 		w->key = r->next_keys[s->slot];
 		return;

@@ -146,6 +146,7 @@ struct qp_address {
 	uint32_t psn;
 	uint32_t mtu_bytes;
 	uint32_t rd_atomic; /* READs of the peer that this end can answer at a time */
+	bool has_grants;    /* this end answers PULL with GRANT */
 	uint8_t gid[16];
 };
 

@@ -259,7 +259,7 @@ static bool qps_ok(const void *msg, uint32_t len)
 {
 	const struct wire_qps *m = msg;
 
-	if (len != sizeof(*m) || m->reserved || !m->n_qps || m->n_qps > WIRE_QPS_MAX || !m->rd_atomic ||
+	if (len != sizeof(*m) || m->flags & ~WIRE_QPS_GRANTS || !m->n_qps || m->n_qps > WIRE_QPS_MAX || !m->rd_atomic ||
 		m->mtu_bytes < 256)
 		return false;
 	for (uint32_t i = 0; i < WIRE_QPS_MAX; i++) {

@@ -82,7 +82,7 @@ struct wire_part {
 	uint32_t stripe_idx;
 	uint32_t len_bytes;
 	uint64_t offset;        /* in the stripe */
-	uint64_t window_offset; /* in the requester's window */
+	uint64_t window_offset; /* in the requester's window; without windows (verbs, quarantine) an address */
 };
 static_assert(sizeof(struct wire_part) == 24, "wire");
 
@@ -126,8 +126,12 @@ struct wire_ping {
 	struct wire_msg h;
 	uint32_t key;
 	uint32_t len_bytes; /* of the probe payload */
+	uint64_t offset;    /* in the window; without windows an address */
+	uint64_t read_offset;
+	uint32_t read_key; /* verbs: what the peer reads first; 0 = it was sent */
+	uint32_t reserved;
 };
-static_assert(sizeof(struct wire_ping) == 24, "wire");
+static_assert(sizeof(struct wire_ping) == 48, "wire");
 
 /* Answer to PULL over device windows: all its parts, adjacent, from the window's start. */
 struct wire_grant {
@@ -329,13 +333,15 @@ static_assert(sizeof(struct wire_bye) == 32, "wire");
 #define WIRE_QPS_MAX 8u
 
 /* The sender's QPs have their receives posted; the receiver may make its own able to send. */
+#define WIRE_QPS_GRANTS 1u /* the sender answers PULL with GRANT: it has windows that a device checks */
+
 struct wire_qps {
 	struct wire_meta h;
 	uint8_t gid[16];
 	uint32_t mtu_bytes; /* the smaller of both sides is used */
 	uint32_t rd_atomic; /* READs that the sender can answer at a time, per QP */
 	uint32_t n_qps;     /* as HELLO agreed */
-	uint32_t reserved;
+	uint32_t flags;     /* WIRE_QPS_*; others are 0 */
 	struct {
 		uint32_t qp_num; /* 24 bits */
 		uint32_t psn;    /* 24 bits */

@@ -6,7 +6,7 @@
 #include <railyard/status.h>
 
 static int check_read(const void *msg, uint32_t len);
-static bool part_is_sane(const struct wire_part *p, uint64_t *window_end);
+static bool part_is_sane(const struct wire_part *p, uint64_t *window_start, uint64_t *window_end);
 static int check_done(const void *msg);
 static int check_ping(const void *msg);
 static int check_pulled(const void *msg);
@@ -50,7 +50,7 @@ static int check_read(const void *msg, uint32_t len)
 {
 	struct wire_read m;
 	struct wire_part p;
-	uint64_t window_end = 0;
+	uint64_t window_start = UINT64_MAX, window_end = 0;
 
 	if (len < sizeof(m))
 		return RY_ERR_PROTOCOL;
@@ -61,20 +61,27 @@ static int check_read(const void *msg, uint32_t len)
 		return RY_ERR_PROTOCOL;
 	for (uint32_t i = 0; i < m.n_parts; i++) {
 		memcpy(&p, (const uint8_t *)msg + sizeof(m) + i * sizeof(p), sizeof(p));
-		if (!part_is_sane(&p, &window_end))
+		if (!part_is_sane(&p, &window_start, &window_end))
 			return RY_ERR_PROTOCOL;
 	}
 	return RY_OK;
 }
 
-/* Parts ascend in the window without overlap, so that no byte is written twice and the sum fits the largest window. */
-static bool part_is_sane(const struct wire_part *p, uint64_t *window_end)
+/*
+ * Parts ascend in the window without overlap, so that no byte is written twice, and the sum fits the largest window. It
+ * starts where the first part does: an address where the requester has no windows.
+ */
+static bool part_is_sane(const struct wire_part *p, uint64_t *window_start, uint64_t *window_end)
 {
 	if (p->len_bytes == 0 || p->len_bytes > RY_STRIPE_MAX_BYTES || p->stripe_idx >= RY_STRIPES_MAX)
 		return false;
 	if (p->offset > RY_STRIPE_MAX_BYTES - p->len_bytes)
 		return false;
-	if (p->window_offset < *window_end || p->window_offset > RY_STRIPE_MAX_BYTES - p->len_bytes)
+	if (p->window_offset < *window_end || p->window_offset > (uint64_t)INT64_MAX - p->len_bytes)
+		return false;
+	if (*window_start == UINT64_MAX)
+		*window_start = p->window_offset;
+	if (p->window_offset - *window_start > RY_STRIPE_MAX_BYTES - p->len_bytes)
 		return false;
 	*window_end = p->window_offset + p->len_bytes;
 	return true;
@@ -93,7 +100,7 @@ static int check_ping(const void *msg)
 	struct wire_ping m;
 
 	memcpy(&m, msg, sizeof(m));
-	return m.len_bytes > 0 && m.len_bytes <= WIRE_DATA_MAX_BYTES ? RY_OK : RY_ERR_PROTOCOL;
+	return m.len_bytes > 0 && m.len_bytes <= WIRE_DATA_MAX_BYTES && !m.reserved ? RY_OK : RY_ERR_PROTOCOL;
 }
 
 static int check_pulled(const void *msg)

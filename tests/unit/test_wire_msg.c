@@ -125,10 +125,13 @@ Test(wire_msg, golden_busy)
 
 Test(wire_msg, golden_ping_and_pong)
 {
-	struct wire_ping ping = {head(WIRE_PING, sizeof(ping)), 0x01020304, 65536};
+	struct wire_ping ping = {head(WIRE_PING, sizeof(ping)), 0x01020304, 65536, 0x1112131415161718,
+		0x2122232425262728, 0x31323334, 0};
 	struct wire_msg pong = head(WIRE_PONG, sizeof(pong));
 
-	expect_golden(&ping, sizeof(ping), "06 00 18 00 00 00 00 00  88 77 66 55 44 33 22 11  04 03 02 01 00 00 01 00");
+	expect_golden(&ping, sizeof(ping),
+		"06 00 30 00 00 00 00 00  88 77 66 55 44 33 22 11  04 03 02 01 00 00 01 00"
+		"18 17 16 15 14 13 12 11  28 27 26 25 24 23 22 21  34 33 32 31 00 00 00 00");
 	expect_golden(&pong, sizeof(pong), "07 00 10 00 00 00 00 00  88 77 66 55 44 33 22 11");
 }
 
@@ -220,6 +223,7 @@ Test(wire_msg, parts_have_bounds)
 		{0, good.len_bytes, good.offset, good.window_offset - 1},                   /* overlaps the first */
 		{0, good.len_bytes, good.offset, 0},                                        /* the same place */
 		{0, good.len_bytes, good.offset, RY_STRIPE_MAX_BYTES - good.len_bytes + 1}, /* past any window */
+		{0, good.len_bytes, good.offset, INT64_MAX - 1},                            /* the same, an address */
 		{0, good.len_bytes, good.offset, UINT64_MAX - 1},                           /* overflow */
 	};
 
@@ -230,6 +234,18 @@ Test(wire_msg, parts_have_bounds)
 	p[1] = (struct wire_part){RY_STRIPES_MAX - 1, 1, RY_STRIPE_MAX_BYTES - 1,
 		RY_STRIPE_MAX_BYTES - 1}; /* the last byte of everything */
 	cr_assert_eq(wire_msg_check(b.b, len), RY_OK);
+	/* Without windows a window starts at an address, and is no longer for that. */
+	p[0].window_offset = 0x7f0123456000;
+	p[1].window_offset = 0x7f0123456000 + RY_STRIPE_MAX_BYTES - 1;
+	cr_assert_eq(wire_msg_check(b.b, len), RY_OK);
+	p[1].window_offset++;
+	cr_assert_eq(wire_msg_check(b.b, len), RY_ERR_PROTOCOL);
+	p[1] = good;
+	len = make_read(&b, 1);
+	p[0].window_offset = INT64_MAX - p[0].len_bytes;
+	cr_assert_eq(wire_msg_check(b.b, len), RY_OK);
+	p[0].window_offset++;
+	cr_assert_eq(wire_msg_check(b.b, len), RY_ERR_PROTOCOL);
 }
 
 Test(wire_msg, reserved_words_of_a_read)
@@ -257,6 +273,9 @@ Test(wire_msg, done_status_and_ping_length_have_bounds)
 	p.len_bytes++;
 	cr_assert_eq(wire_msg_check(&p, sizeof(p)), RY_ERR_PROTOCOL);
 	p.len_bytes = 0;
+	cr_assert_eq(wire_msg_check(&p, sizeof(p)), RY_ERR_PROTOCOL);
+	p.len_bytes = 1;
+	p.reserved = 1;
 	cr_assert_eq(wire_msg_check(&p, sizeof(p)), RY_ERR_PROTOCOL);
 }
 
@@ -326,7 +345,7 @@ Test(wire_msg, a_read_has_one_length)
 Test(wire_msg, every_other_type_has_one_length)
 {
 	const uint32_t lengths[] = {
-		[WIRE_DONE] = 56, [WIRE_CANCEL] = 16, [WIRE_BUSY] = 24, [WIRE_PING] = 24, [WIRE_PONG] = 16};
+		[WIRE_DONE] = 56, [WIRE_CANCEL] = 16, [WIRE_BUSY] = 24, [WIRE_PING] = 48, [WIRE_PONG] = 16};
 	struct buf b = {0};
 
 	((struct wire_ping *)b.b)->len_bytes = 1;

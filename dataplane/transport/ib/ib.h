@@ -8,6 +8,10 @@
  * the QP that carries it (IBTA 10.6.7.2.2). The fence is ibv_dealloc_mw: when it returns no access through the window
  * can begin any more, and those that had begun have ended (IBTA 10.6.7.2.6); LOCAL_INV is none, because it is flushed
  * on a QP in error and waits behind an unacknowledged SEND.
+ *
+ * Quarantine: where the device has no such windows, or the configuration does without, regions are registered for
+ * remote writes and peers are told their rkeys. Then nothing but the protocol, and at last ibv_destroy_qp, keeps a late
+ * write out: memory of a failed read stays out of use until DONE or until that QP is gone.
  */
 #ifndef RY_IB_H
 #define RY_IB_H
@@ -92,12 +96,13 @@ struct ib_rail {
 	uint32_t mtu_bytes;
 	uint32_t rd_atomic;
 	uint32_t max_msg_bytes;
-	bool has_windows;
+	bool has_windows; /* false: quarantine */
 	/* ---- written by the lcore; by conn while a QP that had the window is being fenced ---- */
 	alignas(64) uint32_t next_keys[WINDOWS_MAX];
 	struct ibv_mw *mws[WINDOWS_MAX];
 	/* ---- written by the work thread (see ib_mr) ---- */
 	struct ib_mr mrs[REGIONS_MAX];
+	uint32_t region_keys[REGIONS_MAX]; /* quarantine: their rkeys */
 	/* ---- written by conn ---- */
 	struct ib_qp *qps[RAIL_QPS_MAX];
 	uint16_t next_epoch;
@@ -142,8 +147,8 @@ int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf);
 /* ---- ib_mem.c ---- */
 int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region);
 void ib_mem_dereg(struct rail *r, uint16_t region);
-/* A region of the transport's own. */
-int ib_mr_open(struct ib_rail *ib, void *base, uint64_t bytes, struct ib_mr *out);
+/* `remote`: IBV_ACCESS_REMOTE_*, in quarantine only; else 0. */
+int ib_mr_open(struct ib_rail *ib, void *base, uint64_t bytes, int remote, struct ib_mr *out);
 void ib_mr_close(struct ib_mr *mr);
 /* All windows of a rail. */
 int ib_windows_create(struct ib_rail *ib);

@@ -8,21 +8,26 @@
 int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region)
 {
 	struct ib_rail *ib = ib_of(r);
+	int rc;
 
 	if (bytes > ib->attr.max_mr_size)
 		return -E2BIG;
-	return ib_mr_open(ib, base, bytes, &ib->mrs[region]);
+	rc = ib_mr_open(ib, base, bytes, ib->has_windows ? 0 : IBV_ACCESS_REMOTE_WRITE, &ib->mrs[region]);
+	if (!rc && !ib->has_windows)
+		ib->region_keys[region] = ib->mrs[region].mr->rkey;
+	return rc;
 }
 
 void ib_mem_dereg(struct rail *r, uint16_t region)
 {
+	ib_of(r)->region_keys[region] = 0;
 	ib_mr_close(&ib_of(r)->mrs[region]);
 }
 
-/* No remote access of its own (see ib.h). */
-int ib_mr_open(struct ib_rail *ib, void *base, uint64_t bytes, struct ib_mr *out)
+/* With windows, no remote access of its own (see ib.h). */
+int ib_mr_open(struct ib_rail *ib, void *base, uint64_t bytes, int remote, struct ib_mr *out)
 {
-	int access = IBV_ACCESS_LOCAL_WRITE | (ib->has_windows ? IBV_ACCESS_MW_BIND : 0);
+	int access = IBV_ACCESS_LOCAL_WRITE | (ib->has_windows ? IBV_ACCESS_MW_BIND : remote);
 
 	out->mr = ibv_reg_mr(ib->pd, base, bytes, access);
 	if (!out->mr)

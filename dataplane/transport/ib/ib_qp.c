@@ -136,7 +136,12 @@ void ib_qp_local(const struct rail *r, const struct qp *qp, struct qp_address *o
 	const struct ib_qp *q = ib_qp_of(qp);
 
 	*out = (struct qp_address){
-		.qp_num = q->ibqp->qp_num, .psn = q->psn, .mtu_bytes = ib->mtu_bytes, .rd_atomic = ib->rd_atomic};
+		.qp_num = q->ibqp->qp_num,
+		.psn = q->psn,
+		.mtu_bytes = ib->mtu_bytes,
+		.rd_atomic = ib->rd_atomic,
+		.has_grants = ib->has_windows,
+	};
 	memcpy(out->gid, &ib->gid, sizeof(out->gid));
 }
 
@@ -146,6 +151,7 @@ int ib_qp_remote(struct rail *r, struct qp *qp, const struct qp_address *peer)
 	struct ib_qp *q = ib_qp_of(qp);
 	int rc = to_rtr(ib, q, &r->conf.verbs, peer);
 
+	qp->peer_grants = peer->has_grants;
 	return rc ? rc : to_rts(ib, q, &r->conf.verbs, peer);
 }
 

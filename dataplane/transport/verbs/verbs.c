@@ -64,6 +64,8 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 		.has_addresses = true,
 	};
 	r->next_keys = ib->has_windows ? ib->next_keys : NULL;
+	r->region_keys = ib->has_windows ? NULL : ib->region_keys;
+	r->probe_key = ib->has_windows ? 0 : ib->probe.mr->rkey;
 	return 0;
 }
 
@@ -79,8 +81,8 @@ static int make_queues(struct rail *r, struct ib_rail *ib)
 		return -(errno ? errno : ENOMEM);
 	if (fcntl(ib->channel->fd, F_SETFL, fcntl(ib->channel->fd, F_GETFL) | O_NONBLOCK) < 0)
 		return -errno;
-	rc = ib_mr_open(ib, r->probe_bytes, PROBE_BYTES, &ib->probe);
-	rc = rc ? rc : ib_mr_open(ib, r->probe_sink, PROBE_BYTES, &ib->sink);
+	rc = ib_mr_open(ib, r->probe_bytes, PROBE_BYTES, IBV_ACCESS_REMOTE_READ, &ib->probe);
+	rc = rc ? rc : ib_mr_open(ib, r->probe_sink, PROBE_BYTES, 0, &ib->sink);
 	if (!rc && ib->has_windows)
 		rc = ib_windows_create(ib);
 	return rc;
