@@ -40,6 +40,8 @@ static const struct option_row rows[] = {
 	{"device", OPTION_TEXT, PERF_EXCHANGE, FIELD(device), "NAME", "RDMA device (default the first)"},
 	{"address", OPTION_TEXT, PERF_EXCHANGE, FIELD(address), "ADDRESS", "the RoCEv2 GID of the device to use"},
 	{"warm-ups", OPTION_COUNT, PERF_READ, FIELD(warm_ups), "N", "reads before those that count (default 2)"},
+	{"require-rails", OPTION_COUNT, PERF_READ, FIELD(require_rails), "N",
+		"fail unless N rails carried bytes (default 0)"},
 	{"depth", OPTION_COUNT, PERF_READ, FIELD(depth), "N", "reads in flight (default 2)"},
 	{"rail-rate", OPTION_RATE, PERF_READ, FIELD(rail_rate_bytes_per_s), "RATE", "cap of a tcp rail (default none)"},
 	{"baseline", OPTION_FLAG, PERF_READ, FIELD(want_baseline), "",

@@ -33,6 +33,7 @@ static int measure(const struct perf *p, uint16_t *n_rails, struct result *out, 
 static int run(struct bench *b, uint32_t n, uint32_t depth, struct result *out, struct perf_error *err);
 static int account(struct bench *b, const uint64_t *before, const struct reads *reads, struct perf_error *err);
 static void compare(const struct perf *p, uint16_t n_rails, struct result *r);
+static uint16_t name_idle(const struct perf *p, uint16_t n_rails, const struct result *r);
 static double own_cpu_s(void);
 static json_t *rails_json(const struct reads *r);
 static void add_ratio(json_t *o, const char *name, double measured, double peer);
@@ -55,6 +56,8 @@ int mode_read(const struct perf *arguments)
 		return perf_fail(&p, &err);
 	compare(&p, n_rails, &r);
 	rc = print(&p, n_rails, &r);
+	if (name_idle(&p, n_rails, &r) < p.require_rails)
+		rc = PERF_FAILED;
 	reads_free(&r.reads);
 	return rc;
 }
@@ -144,6 +147,22 @@ static int account(struct bench *b, const uint64_t *before, const struct reads *
 	snprintf(err->text, sizeof(err->text), "the rails counted %" PRIu64 " bytes, the client received %" PRIu64,
 		counted, reads->bytes);
 	return -1;
+}
+
+/* A rail that carried nothing in a whole run is worth a word. Returns how many carried something. */
+static uint16_t name_idle(const struct perf *p, uint16_t n_rails, const struct result *r)
+{
+	uint16_t n = 0;
+	uint8_t i;
+
+	for (i = 0; i < r->reads.n_rails; i++)
+		n += r->reads.rails[i].bytes != 0;
+	if (n < n_rails)
+		fprintf(stderr, "railyard-perf: read: only %u of %u rails carried bytes; see railyard health\n", n,
+			n_rails);
+	if (n < p->require_rails)
+		fprintf(stderr, "railyard-perf: read: --require-rails %u is not met\n", (unsigned)p->require_rails);
+	return n;
 }
 
 static double own_cpu_s(void)

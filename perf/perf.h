@@ -51,6 +51,7 @@ struct perf {
 	uint64_t count;
 	uint64_t depth;
 	uint64_t warm_ups;
+	uint64_t require_rails; /* fail unless as many carried bytes */
 	uint64_t bandwidth_bytes_per_s;
 	uint64_t latency_ns;
 	uint64_t rail_rate_bytes_per_s;

@@ -20,7 +20,7 @@ from nodes import MIB, Failure, parse_size
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'tests', 'vm'))
 import guest  # noqa: E402
 
-DIR = '/root/perf'
+DIR = '/run/perf'
 KEY = 'gain'
 
 
