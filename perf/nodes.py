@@ -24,15 +24,15 @@ def parse_size(text):
 class Nodes:
     """A store and a reader on the given addresses."""
 
-    def __init__(self, build, transport, addresses, store_mib, arena_mib, directory, dead=None, first_port=7700):
-        """dead: address and port of a store that never answers; the reader has it in its configuration, too."""
+    def __init__(self, build, transport, addresses, store_mib, arena_mib, directory, dead=None, first_port=7700, rail_keys=''):
+        """dead: address and port of a store that never answers; the reader has it in its configuration, too. rail_keys: more keys of every rail."""
         self.build, self.transport, self.addresses, self.dir = build, transport, addresses, directory
         self.processes = []
         self.socket = f'{directory}/rd.sock'
         ports = [first_port + i for i in range(len(addresses))]
-        rails = ''.join(f'  - {{name: rail{i}, transport: {transport}, address: "{a}", port: {ports[i]}}}\n' for i, a in enumerate(addresses))
+        rails = ''.join(f'  - {{name: rail{i}, transport: {transport}, address: "{a}", port: {ports[i]}{rail_keys}}}\n' for i, a in enumerate(addresses))
         self.start('st', f'node: st\nsocket: {directory}/st.sock\nroles: [store]\nrails:\n{rails}store:\n  memory: {store_mib}MiB\n')
-        rails = ''.join(f'  - {{name: rail{i}, transport: {transport}, address: "{a}"}}\n' for i, a in enumerate(addresses))
+        rails = ''.join(f'  - {{name: rail{i}, transport: {transport}, address: "{a}"{rail_keys}}}\n' for i, a in enumerate(addresses))
         ends = ''.join(f'      - {{address: "{a}", port: {ports[i]}, rail: rail{i}}}\n' for i, a in enumerate(addresses))
         more = f'  - name: dead\n    endpoints:\n      - {{address: "{dead[0]}", port: {dead[1]}, rail: rail0}}\n' if dead else ''
         self.start('rd', f'node: rd\nsocket: {self.socket}\nroles: [reader]\nrails:\n{rails}stores:\n  - name: st\n    endpoints:\n{ends}{more}'

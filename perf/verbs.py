@@ -3,7 +3,7 @@
 """Reads over verbs rails beside ib_write_bw on the same rails, in interleaved pairs of one run.
 
 perf/verbs.py BUILD ADDRESS [ADDRESS]      both ends on this host: a store and a reader of its own on each address
-        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--exchange] [--dead ADDRESS]
+        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--qps N] [--exchange] [--dead ADDRESS]
 
 Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time; printed is the median of
 the pairs' ratios, as JSON. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange, --dead reads while an address that does not answer is being dialled. Every number comes from counters of
@@ -75,11 +75,11 @@ def write_bw(addresses, n):
     return total
 
 
-def ratio_of(build, addresses, size, pairs, seconds):
+def ratio_of(build, addresses, size, pairs, seconds, qps):
     arena = 3 * size // MIB + 8
     rows = []
     with tempfile.TemporaryDirectory(prefix='ry-perf-') as directory:
-        nodes = Nodes(build, 'verbs', addresses, size // MIB + 64, arena, directory)
+        nodes = Nodes(build, 'verbs', addresses, size // MIB + 64, arena, directory, rail_keys=f', qps_per_pair: {qps}' if qps else '')
         try:
             rate = nodes.read(size, 2, 0, 1)['bytes_per_s']
             n = max(32, int(seconds * rate / len(addresses) / WRITE_BYTES))
@@ -90,7 +90,7 @@ def ratio_of(build, addresses, size, pairs, seconds):
             nodes.check()
         finally:
             nodes.stop()
-    return {'rails': len(addresses), 'size': size, 'ratio': statistics.median(r['ratio'] for r in rows), 'pairs': rows}
+    return {'rails': len(addresses), 'size': size, 'qps_per_pair': qps or 'default', 'ratio': statistics.median(r['ratio'] for r in rows), 'pairs': rows}
 
 
 def exchange_of(build, address, pairs):
@@ -144,6 +144,7 @@ def main():
     parser.add_argument('--sizes', default='16MiB,64MiB')
     parser.add_argument('--pairs', type=int, default=5)
     parser.add_argument('--seconds', type=int, default=4)
+    parser.add_argument('--qps', type=int, default=0, help='qps_per_pair of every rail (default the daemon\'s)')
     parser.add_argument('--exchange', action='store_true')
     parser.add_argument('--dead', metavar='ADDRESS')
     a = parser.parse_args()
@@ -151,7 +152,7 @@ def main():
     try:
         for size in map(parse_size, filter(None, a.sizes.split(','))):
             for addresses in [a.addresses[:1]] + ([a.addresses] if len(a.addresses) > 1 else []):
-                result['write_bw'].append(ratio_of(a.build, addresses, size, a.pairs, a.seconds))
+                result['write_bw'].append(ratio_of(a.build, addresses, size, a.pairs, a.seconds, a.qps))
         if a.exchange:
             result['exchange'] = exchange_of(a.build, a.addresses[0], a.pairs)
         if a.dead:
