@@ -6,7 +6,7 @@ static bool send_cancel(struct rail *r, struct segment *s);
 static void cancel_held(struct rail *r, struct qp *qp);
 static void drop_probes(struct rail *r, const struct qp *qp, uint32_t status);
 static void end_active(struct rail *r, struct segment *s, uint32_t status);
-static void unlink_closing(struct rail *r, struct segment *s);
+static bool unlink_closing(struct rail *r, struct segment *s);
 
 bool request_cancel_scan(struct rail *r)
 {
@@ -91,6 +91,7 @@ void request_fence_expired(struct rail *r)
 
 static void end_active(struct rail *r, struct segment *s, uint32_t status)
 {
+	stat_add(&r->counters.windows_fenced, r->windows[s->slot].state == WINDOW_BOUND);
 	r->windows[s->slot].state = WINDOW_DEAD;
 	r->active[s->slot] = NULL;
 	r->free_slots[r->free_top++] = (uint16_t)s->slot;
@@ -119,7 +120,7 @@ void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status)
 			r->n_granted -= r->n_granted != 0;
 		if (s->state == SEG_CLOSING) {
 			/* DONE came first: its data is complete, and the lost QP has closed the window for us. */
-			unlink_closing(r, s);
+			stat_add(&r->counters.windows_fenced, unlink_closing(r, s));
 			request_closed(r, s);
 		} else {
 			end_active(
@@ -143,16 +144,20 @@ static void drop_probes(struct rail *r, const struct qp *qp, uint32_t status)
 	r->probes = keep;
 }
 
-static void unlink_closing(struct rail *r, struct segment *s)
+/* Whether it was there: its WR_INV is not out yet. */
+static bool unlink_closing(struct rail *r, struct segment *s)
 {
 	struct seg_fifo keep = {0};
+	bool is_found = false;
 	struct segment *c;
 
 	while ((c = seg_pop(&r->closing)) != NULL) {
+		is_found |= c == s;
 		if (c != s)
 			seg_push(&keep, c);
 	}
 	r->closing = keep;
+	return is_found;
 }
 
 uint64_t rail_next_timer(const struct rail *r)

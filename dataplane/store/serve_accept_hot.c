@@ -142,6 +142,7 @@ static void drop_grant(struct rail *r, struct serve_req *req)
 		at = &(*at)->next;
 	if (*at)
 		*at = req->next;
+	stat_add(&r->counters.windows_fenced, req->grant != GRANT_CLOSED);
 	r->windows[SERVE_SLOT + (req - r->serve_reqs)].state = WINDOW_DEAD;
 	req->grant = GRANT_NONE;
 	r->n_grants--;
