@@ -94,6 +94,7 @@ struct mock_conf {
 	uint64_t latency_ns;             /* one way */
 	bool want_copy;                  /* false: bytes are counted, not moved (instruction counts) */
 	const struct fault_plan *faults; /* copied at open; NULL = none */
+	bool want_device_windows;        /* the rail itself checks nothing, as over verbs; for tests */
 };
 
 /* rails[] keys of the same names; docs/verbs.md. */

@@ -2,7 +2,7 @@
 /*
  * The running fault plan: what happens to the whole rail or to one end. Entered only while a plan is in force.
  */
-#include "transport/mock/mock_priv.h"
+#include "transport/mock/device.h"
 
 /* Kinds that strike the rail as a whole, whether anything moves or not. */
 #define RAIL_WIDE (1u << FAULT_DISCONNECT | 1u << FAULT_RESTART | 1u << FAULT_STALL | 1u << FAULT_SLOW)
@@ -44,6 +44,8 @@ unsigned fault_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, 
 		return 0;
 	if (e->op == WR_WRITE)
 		return fault_write(rail, q, e, n_bytes, wc);
+	if (e->op == WR_READ)
+		return device_read(rail, q, e, n_bytes, wc);
 	return fault_message(rail, q, e, wc);
 }
 

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "transport/mock/device.h"
 #include "transport/mock/mock_model.h"
 
 static void begin(struct rail *rail, struct mock_qp *q, struct mock_wr *e);
@@ -79,7 +80,7 @@ static bool hits_stripe(const struct mock_fault *f, unsigned i, const struct moc
 static bool make_late(struct rail *rail, struct mock_qp *q, struct mock_wr *e, const struct fault_entry *entry)
 {
 	struct mock_fault *f = &((struct mock *)rail->tr)->fault;
-	uint8_t *addr = window_resolve(rail, &q->peer->base, e->key, e->offset, e->len_bytes);
+	uint8_t *addr = mock_resolve(rail, &q->peer->base, e->key, e->offset, e->len_bytes);
 
 	for (unsigned i = 0; addr && i < FAULT_LATES_MAX; i++) {
 		if (f->lates[i].state != LATE_FREE)
@@ -152,7 +153,7 @@ static uint32_t clip(const struct mock_fault *f, uint32_t n_bytes)
 static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes)
 {
 	struct mock *m = rail->tr;
-	uint8_t *dst = window_resolve(rail, &q->peer->base, e->key, e->offset + e->pos_bytes, n_bytes);
+	uint8_t *dst = mock_resolve(rail, &q->peer->base, e->key, e->offset + e->pos_bytes, n_bytes);
 
 	stat_add(&rail->counters.wire_tx_bytes, n_bytes);
 	stat_add(&rail->counters.wire_rx_bytes, n_bytes);
@@ -208,7 +209,7 @@ void fault_land(struct rail *rail, struct mock *m)
 	for (unsigned i = 0; i < FAULT_LATES_MAX; i++) {
 		struct fault_late *l = &f->lates[i];
 
-		if (l->state == LATE_WAITS && !window_resolve(rail, l->to_qp, l->key, l->offset, l->len_bytes)) {
+		if (l->state == LATE_WAITS && !mock_resolve(rail, l->to_qp, l->key, l->offset, l->len_bytes)) {
 			l->state = LATE_FLIES;
 			l->at_ns = rail->now_ns + l->delay_ns;
 		}
@@ -220,7 +221,7 @@ void fault_land(struct rail *rail, struct mock *m)
 /* The guard is the same look at the window that every byte needs; without it the address of then is all there is. */
 static void land(struct rail *rail, struct mock *m, struct fault_late *l)
 {
-	uint8_t *dst = l->is_unguarded ? l->addr : window_resolve(rail, l->to_qp, l->key, l->offset, l->len_bytes);
+	uint8_t *dst = l->is_unguarded ? l->addr : mock_resolve(rail, l->to_qp, l->key, l->offset, l->len_bytes);
 
 	if (!dst)
 		window_sunk(rail, l->key, l->len_bytes);

@@ -7,6 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "transport/mock/device.h"
 #include "transport/mock/mock_model.h"
 
 static int mock_open(struct rail *rail, const struct rail_conf *conf);
@@ -17,6 +18,7 @@ static void mock_pair_close(struct rail *rail, struct qp *qp);
 static int mock_arm(struct rail *rail);
 static uint64_t next_due_ns(const struct mock *m, const struct mock_qp *q);
 static int mock_fence(struct rail *rail, struct window *window);
+static bool mock_stop(struct rail *rail, struct qp *qp);
 
 const struct transport_ops mock_ops = {
 	.name = "mock",
@@ -30,9 +32,9 @@ const struct transport_ops mock_ops = {
 	.poll = mock_poll,
 	.arm = mock_arm,
 	.fence = mock_fence,
-	.stop = transport_stop_at_once,
-	.qp_wants_fence = transport_wants_no_fence,
-	.qp_fence = transport_no_fence,
+	.stop = mock_stop,
+	.qp_wants_fence = device_qp_wants_fence,
+	.qp_fence = device_qp_fence,
 	.qp_local = transport_no_address,
 	.qp_remote = transport_no_remote,
 	.event_fds = transport_no_event_fds,
@@ -66,6 +68,7 @@ static int mock_open(struct rail *rail, const struct rail_conf *conf)
 	m->epoch_seen = rail->qp_epoch;
 	rail->tr = m;
 	rc = fault_open(rail, m, conf->mock.faults);
+	rc = rc || !conf->mock.want_device_windows ? rc : device_open(rail, m);
 	if (rc) {
 		mock_close(rail);
 		return rc;
@@ -74,6 +77,7 @@ static int mock_open(struct rail *rail, const struct rail_conf *conf)
 		.write_max_bytes = MOCK_WRITE_MAX_BYTES,
 		.sq_depth = MOCK_SQ_DEPTH,
 		.has_windows = true,
+		.has_device_windows = m->device != NULL,
 		.is_loopback = true,
 	};
 	return 0;
@@ -87,6 +91,7 @@ static void mock_close(struct rail *rail)
 		return;
 	close(m->timer_fd);
 	fault_close(m);
+	free(m->device);
 	free(m);
 	rail->tr = NULL;
 }
@@ -115,6 +120,7 @@ static int mock_pair_connect(struct rail *rail, const struct qp_request *req, st
 		.peer_credits = req->peer_credits,
 	};
 	q->has_request = true;
+	q->has_device = ((struct mock *)rail->tr)->device != NULL;
 	*out = &q->base;
 	return 0;
 }
@@ -166,6 +172,8 @@ static int mock_arm(struct rail *rail)
 		for (uint32_t i = 0; i < m->n_active; i++)
 			due_ns = RTE_MIN(due_ns, next_due_ns(m, m->active[i]));
 	}
+	if (m->device)
+		due_ns = RTE_MIN(due_ns, device_next_ns(rail, m));
 	if (due_ns == UINT64_MAX)
 		return -1;
 	if (due_ns <= rail->now_ns)
@@ -185,10 +193,15 @@ static uint64_t next_due_ns(const struct mock *m, const struct mock_qp *q)
 	return mock_next_ns(m, &q->sq[q->sq_head & (MOCK_SQ_DEPTH - 1)]);
 }
 
-/* The caller set the window's state, and this lcore is the one that copies. */
+/* The caller set the window's state, and this lcore is the one that copies; a device's window is conn's to close. */
 static int mock_fence(struct rail *rail, struct window *window)
 {
-	return 0;
+	return ((struct mock *)rail->tr)->device != NULL;
+}
+
+static bool mock_stop(struct rail *rail, struct qp *qp)
+{
+	return !((struct mock *)rail->tr)->device || device_stop(rail, (struct mock_qp *)qp);
 }
 
 uint16_t mock_rescan(struct rail *rail, struct wc *wc, uint16_t max)
@@ -228,5 +241,5 @@ void mock_down(struct mock_qp *q, uint8_t status, struct wc *wc)
 	q->sq_head = q->sq_tail;
 	q->msg_head = q->msg_tail;
 	q->inv_head = q->inv_tail;
-	*wc = (struct wc){.op = WC_QP_DOWN, .status = status, .is_fenced = true, .qp = &q->base};
+	*wc = (struct wc){.op = WC_QP_DOWN, .status = status, .is_fenced = !q->has_device, .qp = &q->base};
 }

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "transport/mock/device.h"
 #include "transport/mock/mock_model.h"
 
 static bool take(struct rail *rail, struct mock *m, struct mock_qp *q, const struct wr *wr);
@@ -16,7 +17,6 @@ static uint16_t drain(struct rail *rail, struct mock_qp *q, struct wc *wc, uint1
 static uint16_t drain_invs(struct mock_qp *q, struct wc *wc, uint16_t max);
 static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_ns, uint32_t *budget, uint32_t *n_bytes);
 static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc);
-static unsigned deliver_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc);
 static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes);
 static void compact(struct mock *m);
 
@@ -27,7 +27,7 @@ uint16_t mock_post(struct rail *rail, const struct wr *wr, uint16_t n)
 	for (uint16_t i = 0; i < n; i++) {
 		struct mock_qp *q = (struct mock_qp *)wr[i].qp;
 
-		if (unlikely(q->is_down))
+		if (unlikely(q->is_down || q->fence_want))
 			continue;
 		if (!take(rail, m, q, &wr[i]))
 			return i;
@@ -43,6 +43,8 @@ static bool take(struct rail *rail, struct mock *m, struct mock_qp *q, const str
 		is_taken = take_send(rail, m, q, wr);
 	else if (wr->op == WR_WRITE)
 		is_taken = take_write(rail, m, q, wr);
+	else if (unlikely(m->device))
+		is_taken = device_take(rail, m, q, wr);
 	else if (wr->op == WR_INV)
 		is_taken = take_inv(q, wr);
 	else
@@ -118,6 +120,8 @@ uint16_t mock_poll(struct rail *rail, struct wc *wc, uint16_t max)
 	/* Relaxed: fault_turn looks again. Not NULL only while there is a fault plan. */
 	if (unlikely(__atomic_load_n(&m->fault.want, __ATOMIC_RELAXED) && n < max))
 		n += fault_turn(rail, wc + n, max - n);
+	if (unlikely(m->device && n < max))
+		n += device_turn(rail, wc + n, max - n);
 	if (!m->n_active || n == max)
 		return n;
 	first = m->turn++ % m->n_active;
@@ -133,13 +137,15 @@ static uint16_t drain(struct rail *rail, struct mock_qp *q, struct wc *wc, uint1
 	uint16_t n = drain_invs(q, wc, max);
 
 	q->msg_released = q->msg_head;
-	if (!mock_is_live(m, q->peer))
+	if (!mock_is_live(m, q->peer) && !m->device)
 		return n; /* not adopted yet, or about to be closed */
 	while (n < max && q->sq_head != q->sq_tail) {
 		struct mock_wr *e = &q->sq[q->sq_head & (MOCK_SQ_DEPTH - 1)];
 		uint32_t n_bytes;
 		unsigned what;
 
+		if (unlikely(m->device) && !device_moves(rail, q, e))
+			break;
 		if (!is_due(m, e, rail->now_ns, budget, &n_bytes))
 			break;
 		what = mock_deliver(rail, q, e, n_bytes, &wc[n]);
@@ -179,12 +185,22 @@ static bool is_due(const struct mock *m, const struct mock_wr *e, uint64_t now_n
  */
 static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes, struct wc *wc)
 {
-	if (unlikely(((struct mock *)rail->tr)->fault.plan))
+	struct mock *m = rail->tr;
+
+	if (unlikely(m->device)) {
+		if (e->op == WR_BIND || e->op == WR_INV)
+			return device_local(rail, q, e, wc);
+		if (e->op == WR_WRITE && !device_admits(rail, q, e, n_bytes))
+			return 0;
+	}
+	if (unlikely(m->fault.plan))
 		return fault_deliver(rail, q, e, n_bytes, wc);
+	if (unlikely(e->op == WR_READ))
+		return device_read(rail, q, e, n_bytes, wc);
 	stat_add(&rail->counters.wire_tx_bytes, n_bytes);
 	stat_add(&rail->counters.wire_rx_bytes, n_bytes);
 	if (e->op == WR_SEND)
-		return deliver_message(rail, q, e, wc);
+		return mock_message(rail, q, e, wc);
 	deliver_slice(rail, q, e, n_bytes);
 	if (e->pos_bytes < e->len_bytes)
 		return 0;
@@ -193,11 +209,6 @@ static unsigned mock_deliver(struct rail *rail, struct mock_qp *q, struct mock_w
 }
 
 unsigned mock_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc)
-{
-	return deliver_message(rail, q, e, wc);
-}
-
-static unsigned deliver_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, struct wc *wc)
 {
 	if (unlikely(q->peer->is_down))
 		return MOCK_FINISHED;
@@ -213,7 +224,7 @@ static unsigned deliver_message(struct rail *rail, struct mock_qp *q, struct moc
 static void deliver_slice(struct rail *rail, struct mock_qp *q, struct mock_wr *e, uint32_t n_bytes)
 {
 	struct mock *m = rail->tr;
-	uint8_t *dst = window_resolve(rail, &q->peer->base, e->key, e->offset + e->pos_bytes, n_bytes);
+	uint8_t *dst = mock_resolve(rail, &q->peer->base, e->key, e->offset + e->pos_bytes, n_bytes);
 
 	if (unlikely(!dst))
 		window_sunk(rail, e->key, n_bytes);

@@ -36,9 +36,9 @@ struct mock_wr {
 	uint32_t key;
 	uint32_t len_bytes;
 	uint32_t pos_bytes;  /* delivered */
-	uint8_t op;          /* WR_SEND or WR_WRITE */
+	uint8_t op;          /* WR_SEND or WR_WRITE; over device windows any */
 	uint8_t fault_state; /* enum mock_fault_state bits, while a plan is in force */
-	uint16_t faults;     /* WRITE: bit i = entry i of the plan spoils it */
+	uint16_t faults;     /* WRITE: bit i = entry i of the plan spoils it. BIND: enum window_access */
 };
 static_assert(sizeof(struct mock_wr) == 64, "one line");
 
@@ -67,6 +67,7 @@ struct mock_qp {
 	struct mock_qp *peer; /* the other end; its `base` is valid when has_request */
 	struct mock_link *link;
 	bool has_request; /* pair_connect was called for this end */
+	bool has_device;  /* over device windows */
 	/* written by the lcore */
 	alignas(64) uint32_t sq_head;
 	uint32_t sq_tail;
@@ -77,23 +78,31 @@ struct mock_qp {
 	uint32_t inv_tail;
 	uint32_t scan; /* equals mock.scan when the rail has adopted this end */
 	bool is_down;
-	bool is_listed; /* in mock.active */
+	bool is_listed;       /* in mock.active */
+	bool is_fenced;       /* device windows: conn's fence is done */
+	uint8_t break_status; /* device windows: enum wc_status, to be reported */
+	uint32_t fence_want;  /* device windows: the rail gave this end up; read by conn */
+	uint64_t stuck_ns;    /* device windows: the peer takes nothing since then, 0 = it does */
 	struct mock_wr sq[MOCK_SQ_DEPTH];
 	void *invs[MOCK_INVS];
 	alignas(64) uint8_t msgs[MOCK_MSGS][WIRE_MSG_BYTES];
 	/* written by conn (release) when it closes this end, read by the lcore (acquire) */
 	alignas(64) uint32_t is_closed;
+	uint32_t fence_asked; /* the same: the fence that fence_want asked for */
 };
 
 struct mock_link {
 	struct mock_qp ends[2];
 };
 
+struct mock_device; /* device.h */
+
 struct mock {
 	uint64_t bandwidth; /* bytes per second; 0 = not modelled */
 	uint64_t latency_ns;
 	bool want_copy;
 	uint32_t turn_bytes;
+	struct mock_device *device; /* NULL = windows of software */
 	/* written by the lcore */
 	alignas(64) uint32_t n_active;
 	uint32_t turn;
@@ -129,7 +138,7 @@ unsigned mock_message(struct rail *rail, struct mock_qp *q, struct mock_wr *e, s
 /* QPs came, went, or lost their peer: rebuilds the active list without touching one that left. Returns completions
  * (QP_DOWN). */
 uint16_t mock_rescan(struct rail *rail, struct wc *wc, uint16_t max);
-/* The end is unusable: drops all it has under way and fills its one WC_QP_DOWN. */
+/* The end is unusable: drops all it has under way and fills its one WC_QP_DOWN; over device windows a fence follows. */
 void mock_down(struct mock_qp *q, uint8_t status, struct wc *wc);
 
 #ifdef __cplusplus
