@@ -188,6 +188,65 @@ Test(wire_meta, golden_put_query_and_bye)
 		32, "1c 00 00 00 0c 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00");
 }
 
+static uint32_t make_qps(uint32_t n)
+{
+	struct wire_qps *m = (void *)buf;
+	uint32_t len = wire_enc_fixed(buf, WIRE_META_QPS, sizeof(*m), 0, RY_OK);
+
+	for (unsigned i = 0; i < sizeof(m->gid); i++)
+		m->gid[i] = (uint8_t)(0xf0 + i);
+	m->mtu_bytes = 1024;
+	m->rd_atomic = 16;
+	m->n_qps = n;
+	m->flags = WIRE_QPS_GRANTS;
+	for (unsigned i = 0; i < n && i < WIRE_QPS_MAX; i++) {
+		m->qps[i].qp_num = 0x010203 + i;
+		m->qps[i].psn = 0xffffff - i;
+	}
+	return len;
+}
+
+Test(wire_meta, golden_qps)
+{
+	expect_golden(make_qps(2), "74 00 00 00 0f 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
+				   "f0 f1 f2 f3 f4 f5 f6 f7 f8 f9 fa fb fc fd fe ff"
+				   "00 04 00 00 10 00 00 00 02 00 00 00 01 00 00 00"
+				   "03 02 01 00 ff ff ff 00 04 02 01 00 fe ff ff 00"
+				   "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
+				   "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00"
+				   "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00");
+}
+
+Test(wire_meta, qps_bounds)
+{
+	uint32_t len = make_qps(2);
+	struct wire_qps *m = (void *)buf;
+
+	refuse_byte(len, offsetof(struct wire_qps, n_qps), 0);
+	refuse_byte(len, offsetof(struct wire_qps, n_qps), 1); /* the second one is said and not counted */
+	refuse_byte(len, offsetof(struct wire_qps, n_qps), WIRE_QPS_MAX + 1);
+	refuse_byte(len, offsetof(struct wire_qps, n_qps) + 3, 1);
+	refuse_byte(len, offsetof(struct wire_qps, flags), 3);
+	refuse_byte(len, offsetof(struct wire_qps, flags) + 3, 0x80);
+	refuse_byte(len, offsetof(struct wire_qps, rd_atomic), 0);
+	refuse_byte(len, offsetof(struct wire_qps, mtu_bytes) + 1, 0);
+	refuse_byte(len, offsetof(struct wire_qps, qps) + 3, 1); /* more than 24 bits, of the number */
+	refuse_byte(len, offsetof(struct wire_qps, qps) + 7, 1); /* and of the PSN */
+	refuse_byte(len, offsetof(struct wire_qps, qps) + 2 * sizeof(m->qps[0]), 1);
+	refuse_byte(len, offsetof(struct wire_qps, qps) + sizeof(m->qps) - 2, 1);
+	m->mtu_bytes = 256;
+	m->flags = 0;
+	cr_assert_eq(wire_meta_check(buf, len), RY_OK);
+	for (uint32_t n = 1; n <= WIRE_QPS_MAX; n++)
+		cr_assert_eq(wire_meta_check(buf, make_qps(n)), RY_OK, "%u QPs", n);
+	for (uint32_t l = 0; l < sizeof(*m) + 64; l++) {
+		len = make_qps(3);
+		m->h.len_bytes = l - (uint32_t)sizeof(m->h.len_bytes);
+		if (l != sizeof(*m))
+			expect_refused(l, "another length");
+	}
+}
+
 Test(wire_meta, golden_headers_alone)
 {
 	wire_enc_fixed(buf, WIRE_META_ERROR, sizeof(struct wire_meta), ID, RY_ERR_PROTOCOL);
@@ -478,4 +537,5 @@ Test(wire_meta, every_length_and_every_byte)
 	wire_enc_fixed(buf, WIRE_META_BYE, sizeof(struct wire_bye), ID, RY_OK);
 	((struct wire_bye *)buf)->reason = WIRE_BYE_IDLE;
 	mangle(sizeof(struct wire_bye));
+	mangle(make_qps(5));
 }
