@@ -190,6 +190,12 @@ void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx);
 void path_down(struct control *c, const struct pair *pair);
 /* A segment came back from its pair. */
 void path_done(struct control *c, const struct segment *s);
+/* ---- stall.c ---- */
+/* With every path_scan. */
+void stall_scan(struct control *c);
+/* How much of the time since then the host took; to within STALL_SLOT_NS, never too little. */
+uint64_t stall_since_ns(const struct stall *s, uint64_t now_ns, uint64_t from_ns);
+
 /* Looks for segments over their deadline, every DEADLINE_SCAN_NS. */
 /* Returns how many segments it took in on the way. */
 unsigned path_scan(struct control *c);

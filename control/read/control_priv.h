@@ -45,13 +45,24 @@ extern "C" {
 #define META_GRANULE 64u
 #define DEADLINE_SCAN_NS 5000000ull
 #define DEADLINE_DRAINS 64u           /* bursts of segments taken in before any is judged */
-#define DEADLINE_STALL_NS 20000000ull /* a scan this late means that control had no CPU */
+#define DEADLINE_STALL_NS 20000000ull /* a scan this late, or a rail without a turn for so long, had no CPU */
+#define STALL_SLOT_NS 64000000ull
+#define STALL_SLOTS 64u /* longer than the longest wait that is judged */
+#define STALL_MOST 3u   /* a deadline is put off by at most so many times itself */
 #define HOUSEKEEPING_NS 1000000ull
 
 struct op;
 struct xfer;
 struct desc;
 struct client_state;
+
+/* ---- stall.c ---- */
+struct stall {
+	uint64_t turn_at_ns; /* the lcore was seen to have had one */
+	uint64_t lost_ns;    /* in all */
+	uint64_t slot;       /* the one that now is in, counted from 0 */
+	uint64_t lost_before[STALL_SLOTS];
+};
 
 /* ---- Rails as control sees them ---- */
 struct rail_ctx {
@@ -84,7 +95,7 @@ struct rail_ctx {
 	uint64_t corrupt_blamed; /* stripes, see failover.c */
 	bool is_draining;        /* by an operator: no new segments */
 	uint64_t turns_seen;     /* path_scan: of the lcore */
-	uint64_t judge_from_ns;  /* no segment deadline counts from before */
+	struct stall stall;
 	bool want_kick;
 	bool want_cancel_scan;
 };
@@ -420,7 +431,7 @@ struct control {
 	struct path paths[PAIRS_MAX];
 	struct probe *probes; /* PROBES_MAX */
 	uint64_t deadline_scan_ns;
-	uint64_t judge_from_ns; /* as for rails: when control itself was late */
+	uint64_t scanned_ns; /* stall.c: last scan */
 	struct rail_ctx rails[RY_RAILS_MAX];
 	uint64_t best_goodput; /* of all rails */
 	uint32_t weak_mask;    /* see estimate.c */

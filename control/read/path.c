@@ -19,6 +19,7 @@ static void add_sample(struct control *c, struct path *p, const struct segment *
 static void learn(struct control *c, struct path *p, uint16_t pair_idx);
 static void carried(struct control *c, const struct path *p, uint16_t pair_idx);
 static void was_silent(struct control *c, struct path *p, const struct segment *s);
+static bool is_overdue(const struct control *c, const struct segment *s, const struct path *p, uint64_t from_ns);
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
 static const char *state_text(const struct control *c, const struct peer *p, uint16_t r);
 static void died(struct control *c, struct path *p, uint16_t pair_idx);
@@ -150,16 +151,9 @@ unsigned path_scan(struct control *c)
 
 	if (c->now_ns < c->deadline_scan_ns)
 		return 0;
-	/* A host that gave us no CPU for a while is not the path's fault: what came meanwhile is taken in first. */
-	if (c->now_ns - c->deadline_scan_ns > DEADLINE_STALL_NS)
-		c->judge_from_ns = c->now_ns;
 	c->deadline_scan_ns = c->now_ns + DEADLINE_SCAN_NS;
-	for (uint16_t r = 0; r < c->n_rails; r++) {
-		struct rail_ctx *rc = &c->rails[r];
-
-		if (!rail_had_turn(rc->rail, &rc->turns_seen))
-			rc->judge_from_ns = c->now_ns;
-	}
+	stall_scan(c);
+	/* A host that gave us no CPU for a while is not the path's fault: what came meanwhile is taken in first. */
 	for (unsigned i = 0; i < DEADLINE_DRAINS && (n = aggregate(c)) > 0; i++)
 		n_taken += n;
 	for (x = TAILQ_FIRST(&c->used_xfers); x; x = next) {
@@ -170,14 +164,22 @@ unsigned path_scan(struct control *c)
 
 			if (s->kind == SEG_VERIFY || s->is_expired || !from_ns || p->epoch != s->owner_aux)
 				continue;
-			from_ns = RTE_MAX(from_ns, p->last_done_ns);
-			from_ns = RTE_MAX(from_ns, c->judge_from_ns);
-			from_ns = RTE_MAX(from_ns, c->rails[s->rail_idx].judge_from_ns);
-			if (c->now_ns > from_ns && c->now_ns - from_ns > path_limit_ns(c, p, s->len_bytes))
+			if (is_overdue(c, s, p, RTE_MAX(from_ns, p->last_done_ns)))
 				expire(c, x, s, p);
 		}
 	}
 	return n_taken;
+}
+
+static bool is_overdue(const struct control *c, const struct segment *s, const struct path *p, uint64_t from_ns)
+{
+	uint64_t limit_ns = path_limit_ns(c, p, s->len_bytes);
+	uint64_t lost_ns;
+
+	if (likely(c->now_ns <= from_ns || c->now_ns - from_ns <= limit_ns))
+		return false;
+	lost_ns = stall_since_ns(&c->rails[s->rail_idx].stall, c->now_ns, from_ns);
+	return c->now_ns - from_ns > limit_ns + RTE_MIN(lost_ns, STALL_MOST * limit_ns);
 }
 
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p)
