@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rails, plan: what only control knows. */
 #include "api/api_priv.h"
+#include "api/devices.h"
 #include "api/on.h"
 #include "api/pairs.h"
 
 #include <string.h>
 
 static void rails_answered(struct request *r);
-static json_t *rail_describe(
+static json_t *row_describe(
 	const struct api *api, const struct api_rail_info *info, uint16_t i, const struct pair_list *pairs);
 static void plan_answered(struct request *r);
 static int store_by_name(const struct config *c, const char *name);
@@ -52,12 +53,13 @@ static void rails_answered(struct request *r)
 		return;
 	}
 	for (uint16_t i = 0; i < api->deps.config->n_rails; i++)
-		json_array_append_new(rows, rail_describe(api, &r->call.rails[i], i, &pairs));
+		json_array_append_new(rows, row_describe(api, &r->call.rails[i], i, &pairs));
 	pair_list_free(&pairs);
+	devices_describe(api, rows);
 	request_reply(r, json_pack("{s:o}", "rails", rows));
 }
 
-static json_t *rail_describe(
+static json_t *row_describe(
 	const struct api *api, const struct api_rail_info *info, uint16_t i, const struct pair_list *pairs)
 {
 	const struct rail_conf *conf = &api->deps.config->rails[i];

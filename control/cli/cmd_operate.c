@@ -23,8 +23,9 @@ int cmd_rails(struct cli *c)
 /* Rails and the pairs that each has with peers, in one answer. As text, what changes; settings are in JSON. */
 static int show_rails(struct cli *c)
 {
-	static const char *const shown[] = {"name", "transport", "address", "draining", "slow", "pairs_up",
-		"inflight_bytes", "depth_bytes", "goodput_bytes_per_s", "latency_ns", NULL};
+	static const char *const shown[] = {"name", "transport", "address", "device", "link_speed", "windows",
+		"draining", "slow", "pairs_up", "inflight_bytes", "depth_bytes", "goodput_bytes_per_s", "latency_ns",
+		NULL};
 	json_t *rails, *pairs;
 	int rc = cli_call(c, "rails", NULL, &rails);
 

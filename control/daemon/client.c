@@ -2,6 +2,7 @@
 #include "daemon/client.h"
 
 #include "daemon/numa.h"
+#include "eal/eal.h"
 
 #include <sys/eventfd.h>
 
@@ -135,6 +136,10 @@ static int register_all(struct client *c, const struct client_conf *conf, char *
 {
 	int rc;
 
+	rc = eal_check_memlock(
+		region_pinned_bytes(conf->regions, c->read_arena.bytes + c->put_arena.bytes), message, message_bytes);
+	if (rc < 0)
+		return rc;
 	rc = guard_add(c->ring.base, c->ring.bytes);
 	if (rc == 0)
 		rc = guard_add(c->put_arena.base, c->put_arena.bytes);
@@ -145,9 +150,8 @@ static int register_all(struct client *c, const struct client_conf *conf, char *
 	if (rc == 0)
 		rc = region_register(conf->regions, c->put_arena.base, c->put_arena.bytes, MEM_HOST, &c->put_region);
 	if (rc < 0)
-		return explain(rc, message, message_bytes,
-			"arenas cannot be registered on every rail: %s; see the daemon's RLIMIT_MEMLOCK",
-			strerror(-rc));
+		return explain(rc, message, message_bytes, "arenas cannot be registered on every rail: %s",
+			region_why(conf->regions, rc));
 	rc = extent_map_create(c->read_arena.bytes, EXTENT_GRANULE_BYTES, &c->read_map);
 	if (rc < 0)
 		return explain(rc, message, message_bytes, "no extent map for a read arena of %" PRIu64 " bytes: %s",

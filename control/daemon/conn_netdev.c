@@ -172,6 +172,8 @@ static void went(struct conn *c, uint16_t rail_idx, bool is_up)
 		is_up ? "up again" : "down");
 	snprintf(cause, sizeof(cause), "network device %s is down", c->netdevs[rail_idx].name);
 	if (is_up)
+		rail_read_link(c->deps.rails[rail_idx]);
+	if (is_up)
 		diallers_wake(c, rail_idx);
 	else
 		links_drop(c, rail_idx, cause);

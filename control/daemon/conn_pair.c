@@ -156,7 +156,8 @@ void link_add_qp(struct conn *c, struct link *l, uint16_t qp_idx, int fd)
 			close(fd);
 		l->pair.qps[qp_idx] = NULL;
 		link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: QP %u: %s",
-			conn_rail_conf(c, l->pair.rail_idx)->name, qp_idx, error_text(rc));
+			conn_rail_conf(c, l->pair.rail_idx)->name, qp_idx,
+			rail_why_no_qp(rail)[0] ? rail_why_no_qp(rail) : error_text(rc));
 		return;
 	}
 	l->qp_step[qp_idx] = QP_STEP_MADE;

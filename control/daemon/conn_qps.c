@@ -162,6 +162,7 @@ static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_even
 static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e)
 {
 	log_warn("rail %s: %s", conn_rail_conf(c, rail_idx)->name, e->text);
+	rail_read_link(c->deps.rails[rail_idx]);
 	links_drop(c, rail_idx, e->text);
 	diallers_wake(c, rail_idx);
 }

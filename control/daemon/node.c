@@ -2,7 +2,6 @@
 #include "daemon/node.h"
 
 #include "daemon/log.h"
-#include "eal/eal.h"
 
 #include <rte_lcore.h>
 
@@ -37,12 +36,12 @@ static int make_sources(struct node *n, struct text *t);
 static int make_rails(struct node *n, struct text *t);
 static int make_store(struct node *n, const struct node_conf *conf_node, struct text *t);
 static uint64_t first_generation(void);
-static uint64_t pinned_bytes(const struct node *n, uint64_t bytes);
 static int make_control(struct node *n, struct text *t);
 static int make_probe_slab(struct node *n);
 static int make_conn(struct node *n, const struct node_conf *conf, struct text *t);
 static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx);
 static void dereg(void *rail, uint16_t idx);
+static const char *why_refused(const void *rail);
 static int explain(struct text *t, int rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 int node_create(const struct node_conf *conf, char *message, uint32_t message_bytes, struct node **out)
@@ -197,12 +196,15 @@ static int make_sources(struct node *n, struct text *t)
 static int make_rails(struct node *n, struct text *t)
 {
 	const struct config *c = n->config;
+	char why[512];
 	struct rail_deps deps = {
 		.control_waker = &n->control_waker,
 		.conn_waker = &n->conn_waker,
 		.sources = n->sources,
 		.snapshot = &n->snapshot,
 		.socket_id = (int)rte_socket_id(),
+		.why = why,
+		.why_bytes = sizeof(why),
 	};
 	int rc;
 
@@ -216,19 +218,26 @@ static int make_rails(struct node *n, struct text *t)
 		.serve_turn_bytes = SERVE_TURN_BYTES,
 	};
 	for (uint16_t i = 0; i < c->n_rails; i++) {
+		why[0] = '\0';
 		rc = rail_create(&c->rails[i], i, &deps, &n->rails[i]);
 		if (rc < 0)
-			return explain(t, rc,
-				"rail %s: transport %s cannot be opened on '%s': %s; check address and netdev",
-				c->rails[i].name, c->rails[i].transport, c->rails[i].address, strerror(-rc));
+			return explain(t, rc, "rail %s: transport %s cannot be opened on '%s': %s; check %s",
+				c->rails[i].name, c->rails[i].transport, c->rails[i].address,
+				why[0] ? why : strerror(-rc), why[0] ? "its keys" : "address and netdev");
 		n->n_rails++;
-		n->regions.rails[i] =
-			(struct region_rail){n->rails[i], reg, dereg, rail_attr(n->rails[i])->reaches_device};
+		n->regions.rails[i] = (struct region_rail){
+			.rail = n->rails[i],
+			.reg = reg,
+			.dereg = dereg,
+			.why = why_refused,
+			.reaches_device = rail_attr(n->rails[i])->reaches_device,
+			.pins = rail_ops(n->rails[i])->mem_reg != transport_no_reg,
+		};
 		n->regions.n_rails++;
 		n->api_rails[i] = (struct api_rail){
 			rail_counters(n->rails[i]), !rail_attr(n->rails[i])->has_windows, n->rails[i]};
 	}
-	return 0;
+	return node_check_rails(n, t->at, t->bytes);
 }
 
 /* The slab is registered on every rail before anything can name it. */
@@ -246,10 +255,6 @@ static int make_store(struct node *n, const struct node_conf *conf_node, struct 
 	};
 	int rc;
 
-	/* Rails that register memory pin it: told before the kernel refuses. */
-	rc = eal_check_memlock(pinned_bytes(n, c->store_bytes), t->at, t->bytes);
-	if (rc < 0)
-		return rc;
 	log_info("store: preparing %" PRIu64 " MiB of memory", c->store_bytes >> 20);
 	rc = slab_map(c->store_bytes, n->has_hugepages, &n->slab);
 	if (rc < 0)
@@ -257,8 +262,8 @@ static int make_store(struct node *n, const struct node_conf *conf_node, struct 
 			c->store_bytes, strerror(-rc));
 	rc = region_register(&n->regions, n->slab.base, n->slab.bytes, MEM_HOST, &n->slab_region);
 	if (rc < 0)
-		return explain(t, rc, "store: its memory cannot be registered on every rail: %s; raise RLIMIT_MEMLOCK",
-			strerror(-rc));
+		return explain(
+			t, rc, "store: its memory cannot be registered on every rail: %s", region_why(&n->regions, rc));
 	conf.slab = n->slab;
 	conf.region = region_idx(n->slab_region);
 	rc = store_create(&conf, &n->store);
@@ -277,16 +282,6 @@ static uint64_t first_generation(void)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	return ((uint64_t)now.tv_sec << 20) + 1;
-}
-
-/* RLIMIT_MEMLOCK is charged by every rail that registers. */
-static uint64_t pinned_bytes(const struct node *n, uint64_t bytes)
-{
-	uint64_t sum = 0;
-
-	for (uint16_t i = 0; i < n->n_rails; i++)
-		sum += rail_ops(n->rails[i])->mem_reg == transport_no_reg ? 0 : bytes;
-	return sum;
 }
 
 static int make_control(struct node *n, struct text *t)
@@ -314,9 +309,8 @@ static int make_control(struct node *n, struct text *t)
 	int rc = make_probe_slab(n);
 
 	if (rc < 0)
-		return explain(t, rc,
-			"probes: their memory cannot be registered on every rail: %s; raise RLIMIT_MEMLOCK",
-			strerror(-rc));
+		return explain(t, rc, "probes: their memory cannot be registered on every rail: %s",
+			region_why(&n->regions, rc));
 	deps.probe_slab = n->probe_slab.base;
 	deps.probe_region = region_idx(n->probe_region);
 	rc = control_create(&deps, &n->control);
@@ -367,6 +361,11 @@ static int reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint1
 static void dereg(void *rail, uint16_t idx)
 {
 	rail_ops(rail)->mem_dereg(rail, idx);
+}
+
+static const char *why_refused(const void *rail)
+{
+	return rail_why(rail);
 }
 
 static int explain(struct text *t, int rc, const char *fmt, ...)

@@ -75,6 +75,9 @@ struct node {
 	struct recorder recorder;
 };
 
+/* After the rails are open (node_rails.c): 0, or -errno with `message` filled; warns of what works but is worth
+ * knowing. */
+int node_check_rails(const struct node *n, char *message, uint32_t message_bytes);
 /* 0, or -errno with `message` filled: what, where, why, what to do. */
 int node_create(const struct node_conf *conf, char *message, uint32_t message_bytes, struct node **out);
 /* All threads and lcores have ended, and all clients are destroyed. Accepts NULL and what node_create could not finish.

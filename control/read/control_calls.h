@@ -110,7 +110,7 @@ void xfer_settle(struct control *c, struct xfer *x);
 /* ---- hand_out.c ---- */
 /* Gives rails with room their next segments; returns how many. */
 unsigned hand_out(struct control *c);
-/* When what this rail has in flight will have arrived, by its goodput. */
+/* When what this rail has in flight will have arrived, by its rate. */
 uint64_t hand_out_drain_ns(const struct control *c, uint16_t r);
 /* Sends a landed segment out again as the order to hash the rest of a stripe. */
 void hand_out_verify(struct control *c, struct xfer *x, uint32_t stripe, uint16_t rail, struct segment *s);
@@ -165,6 +165,7 @@ static inline void room_give_back(struct rail_ctx *rs, struct path *path, uint64
 void estimate_init(struct control *c);
 /* The rail's budget from now on; what is out stays out. */
 void estimate_budget(struct control *c, struct rail_ctx *rs, uint64_t bytes);
+void estimate_link(struct control *c, struct rail_ctx *rs);
 /* The rail goes from idle to busy. */
 void estimate_restart(struct control *c, struct rail_ctx *rs);
 void estimate_done(struct control *c, struct rail_ctx *rs, const struct segment *s);

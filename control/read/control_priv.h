@@ -72,7 +72,9 @@ struct rail_ctx {
 	uint64_t inflight_max_bytes; /* rail budget */
 	uint64_t depth_bytes;        /* current limit, see estimate.c */
 	uint64_t room_bytes;         /* a segment more while less is in flight, see room.c */
-	uint64_t goodput;            /* bytes per second, EWMA */
+	uint64_t goodput;            /* bytes per second, EWMA; 0 = no sample */
+	uint64_t link;               /* bytes per second of its link, 0 = unknown */
+	uint64_t rate;               /* what it is expected to carry: goodput, or a guess by the link */
 	uint64_t min_latency_ns;     /* of DONE, windowed minimum */
 	struct histogram latency;    /* DONE latency of all segments, for operators */
 	uint64_t min_latency_at_ns;

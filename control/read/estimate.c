@@ -13,16 +13,35 @@
 #define GOODPUT_WINDOW_NS 10000000ull
 #define LATENCY_WINDOW_NS 10000000000ull
 #define WEAK_WINDOW_NS 200000ull
+#define NEW_RAIL_RATE 1000000000ull /* where neither sample nor link is known: like every other one that is new */
 
 static void end_window(struct control *c, struct rail_ctx *rs, uint64_t elapsed_ns);
 static bool was_loaded(const struct rail_ctx *rs);
+static void guess_rates(struct control *c);
 static void find_weak(struct control *c);
 static void update_depth(struct control *c, struct rail_ctx *rs);
 
 void estimate_init(struct control *c)
 {
+	for (uint16_t i = 0; i < c->n_rails; i++) {
+		c->rails[i].link = rail_link(c->rails[i].rail);
+		c->rails[i].rate = NEW_RAIL_RATE;
+	}
 	for (uint16_t i = 0; i < c->n_rails; i++)
 		estimate_budget(c, &c->rails[i], c->limits.rail_inflight_max_bytes[i]);
+	find_weak(c);
+}
+
+/* A pair of this rail is up: the link may have come back at another speed, and what it carried before says nothing. */
+void estimate_link(struct control *c, struct rail_ctx *rs)
+{
+	uint64_t link = rail_link(rs->rail);
+
+	if (link == rs->link)
+		return;
+	rs->link = link;
+	rs->goodput = rs->min_latency_ns = 0;
+	find_weak(c);
 }
 
 void estimate_budget(struct control *c, struct rail_ctx *rs, uint64_t bytes)
@@ -97,19 +116,50 @@ static bool was_loaded(const struct rail_ctx *rs)
 	return ahead_ns > 1.25 * n_delays_ns || (double)rs->window_wait_ns > 1.25 * (n_delays_ns + ahead_ns);
 }
 
+/*
+ * A rail without a sample is guessed by its link, at the share of its own that the best of the others brings: rails of
+ * 100 and 25 Gbit/s start 4 to 1. One whose link is unknown is taken for as good as any.
+ */
+static void guess_rates(struct control *c)
+{
+	uint64_t best = 0, best_link = 0;
+	double share = 0;
+
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		const struct rail_ctx *rs = &c->rails[r];
+
+		best = RTE_MAX(best, rs->goodput);
+		best_link = RTE_MAX(best_link, rs->link);
+		if (rs->goodput && rs->link)
+			share = RTE_MAX(share, (double)rs->goodput / (double)rs->link);
+	}
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		struct rail_ctx *rs = &c->rails[r];
+		bool is_known = rs->link && (share > 0 || !best);
+
+		rs->rate = rs->goodput;
+		if (!rs->rate && is_known)
+			rs->rate = (uint64_t)((double)rs->link * (share > 0 ? share : 1.0));
+		else if (!rs->rate)
+			rs->rate = best ? best : best_link;
+		rs->rate = rs->rate ? rs->rate : NEW_RAIL_RATE;
+	}
+}
+
 /* Weak: carries less than half of what the best one does, whatever the reason. */
 static void find_weak(struct control *c)
 {
 	uint64_t best = 0;
 
+	guess_rates(c);
 	for (uint16_t r = 0; r < c->n_rails; r++)
-		best = RTE_MAX(best, c->rails[r].goodput);
+		best = RTE_MAX(best, c->rails[r].rate);
 	c->best_goodput = best;
 	c->weak_mask = 0;
 	for (uint16_t r = 0; r < c->n_rails; r++) {
 		struct rail_ctx *rs = &c->rails[r];
 
-		rs->is_weak = rs->goodput && rs->goodput < best / 2;
+		rs->is_weak = rs->rate < best / 2;
 		c->weak_mask |= (uint32_t)rs->is_weak << r;
 		update_depth(c, rs);
 	}
@@ -118,7 +168,7 @@ static void find_weak(struct control *c)
 /* What the best one carries by its least depth, or by one segment, shall take a weak one no longer. */
 uint64_t estimate_scale(const struct control *c, const struct rail_ctx *rs, uint64_t bytes)
 {
-	return rs->is_weak ? (uint64_t)((double)bytes * (double)rs->goodput / (double)c->best_goodput) : bytes;
+	return rs->is_weak ? (uint64_t)((double)bytes * (double)rs->rate / (double)c->best_goodput) : bytes;
 }
 
 static void update_depth(struct control *c, struct rail_ctx *rs)

@@ -5,8 +5,6 @@
  */
 #include "read/control_priv.h"
 
-#define NEW_RAIL_RATE 1e9 /* bytes per second of one without a sample: like every other one that is new */
-
 static bool is_tail(struct control *c);
 static unsigned feed_tail(struct control *c);
 static unsigned feed_round(struct control *c);
@@ -59,7 +57,7 @@ static bool is_tail(struct control *c)
 	if (!x || TAILQ_NEXT(x, work) || x->orphans || x->n_rereads || x->plan.rr_rail)
 		return false;
 	for (uint16_t r = 0; r < c->n_rails; r++) {
-		double rate = c->rails[r].goodput ? (double)c->rails[r].goodput : NEW_RAIL_RATE;
+		double rate = (double)c->rails[r].rate;
 
 		if (!(x->plan.rail_mask >> r & 1))
 			continue;
@@ -104,7 +102,7 @@ uint64_t hand_out_drain_ns(const struct control *c, uint16_t r)
 	const struct rail_ctx *rs = &c->rails[r];
 	uint64_t gone_ns = c->now_ns - RTE_MIN(rs->landed_ns, c->now_ns), all_ns;
 
-	all_ns = (uint64_t)((double)rs->inflight_bytes / (rs->goodput ? (double)rs->goodput : NEW_RAIL_RATE) * 1e9);
+	all_ns = (uint64_t)((double)rs->inflight_bytes / (double)rs->rate * 1e9);
 	return all_ns - RTE_MIN(all_ns, gone_ns);
 }
 

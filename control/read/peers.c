@@ -42,6 +42,7 @@ void peer_pair_up(struct control *c, struct pair_event *ev)
 	p->pairs[p->n_pairs++] = (struct peer_pair){pair, pair->epoch};
 	p->cause[0] = 0;
 	path_up(c, pair, (uint16_t)(p - c->peers));
+	estimate_link(c, &c->rails[pair->rail_idx]);
 	health_connected(&c->health, pair);
 	endpoints_choose(c, p);
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `railyard plan`: runs the planner itself over a simulated clock, each rail taking its next piece when the one before
- * is through at the rail's measured goodput (equal rails where nothing was measured yet).
+ * is through at the rail's measured goodput (at a guess by its link where nothing was measured yet).
  */
 #include "read/control_priv.h"
-
-#define EQUAL_RATE 1000000000ull
 
 static void simulate(struct control *c, struct api_call *call, struct plan *plan, uint32_t mask);
 static uint32_t usable_rails(const struct control *c, const struct api_call *call);
@@ -64,7 +62,7 @@ static void simulate(struct control *c, struct api_call *call, struct plan *plan
 	int r;
 
 	while (live && (r = soonest(free_at_ns, live)) >= 0) {
-		uint64_t rate = c->rails[r].goodput ? c->rails[r].goodput : EQUAL_RATE;
+		uint64_t rate = c->rails[r].rate;
 
 		if (!plan_next(plan, (uint16_t)r, mask, &piece)) {
 			live &= ~(1u << r);

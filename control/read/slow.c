@@ -141,7 +141,7 @@ uint32_t slow_late(const struct control *c, const struct xfer *x, uint32_t eligi
 		return weak; /* they are as large as they are */
 	for (uint32_t m = strong; m; m &= m - 1) {
 		uint16_t r = (uint16_t)__builtin_ctz(m);
-		double goodput = (double)(c->rails[r].goodput ? c->rails[r].goodput : c->best_goodput);
+		double goodput = (double)c->rails[r].rate;
 
 		rate += goodput;
 		bytes += (double)hand_out_drain_ns(c, r) * goodput / 1e9;
@@ -150,7 +150,7 @@ uint32_t slow_late(const struct control *c, const struct xfer *x, uint32_t eligi
 	for (uint32_t m = weak; m; m &= m - 1) {
 		uint16_t r = (uint16_t)__builtin_ctz(m);
 		const struct rail_ctx *rs = &c->rails[r];
-		double piece_ns = (double)slow_piece_bytes(c, rs) / (double)rs->goodput * 1e9;
+		double piece_ns = (double)slow_piece_bytes(c, rs) / (double)rs->rate * 1e9;
 
 		if (((double)hand_out_drain_ns(c, r) + piece_ns) * MARGIN <= rest_ns)
 			continue;
@@ -163,7 +163,7 @@ uint32_t slow_late(const struct control *c, const struct xfer *x, uint32_t eligi
 /* Its trials cost at most a hundredth of the time. */
 void slow_given(const struct control *c, struct rail_ctx *rs)
 {
-	uint64_t piece_ns = (uint64_t)slow_piece_bytes(c, rs) * 1000000000ull / rs->goodput;
+	uint64_t piece_ns = (uint64_t)slow_piece_bytes(c, rs) * 1000000000ull / rs->rate;
 
 	rs->trial_at_ns = c->now_ns + RTE_MAX(TRIAL_LEAST_NS, TRIAL_SHARE * piece_ns);
 }

@@ -42,8 +42,8 @@ int eal_start(int argc, char **argv, const struct eal_want *want, struct eal_inf
  * lcores. Needs no EAL. */
 int eal_lcore_map(uint16_t n_lcores, char *buf, uint32_t buf_bytes);
 
-/* RLIMIT_MEMLOCK check for transports that register memory: 0, or -ENOMEM with `message` naming need, limit and fix.
- * Root passes. */
+/* Whether RLIMIT_MEMLOCK lets this process lock `need_bytes` more than it has locked: 0, or -ENOMEM with `message`
+ * naming need, limit and fix. Whoever has CAP_IPC_LOCK passes. */
 int eal_check_memlock(uint64_t need_bytes, char *message, uint32_t message_bytes);
 
 #ifdef __cplusplus

@@ -88,6 +88,9 @@ struct rail {
 	/* ---- written by the lcore, read by control ---- */
 	alignas(64) uint32_t seen_generation;
 
+	/* ---- written by conn (main before it starts), read by control ---- */
+	alignas(64) uint64_t link_bytes_per_s; /* 0 = unknown */
+
 	/* ---- set-up and wake-up ---- */
 	alignas(64) struct waker waker;
 	struct waker *control_waker;
@@ -95,7 +98,8 @@ struct rail {
 	int epoll_fd;
 	int armed_fd; /* the transport's fd that is in epoll_fd, -1 = none */
 	bool is_launched;
-	char why[160]; /* open failed: what, and what to do */
+	char why[512];       /* why open or mem_reg failed, or why there are no windows; main and work thread */
+	char why_no_qp[192]; /* why pair_connect failed; conn */
 	struct transport_attr attr;
 	struct transport_ops ops;
 	struct rail_conf conf;

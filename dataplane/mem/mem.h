@@ -114,7 +114,9 @@ struct region_rail {
 	void *rail;
 	region_reg_fn reg;
 	region_dereg_fn dereg;
-	bool reaches_device; /* its NIC can read and write MEM_DEVICE */
+	bool reaches_device;                  /* its NIC can read and write MEM_DEVICE */
+	bool pins;                            /* what it registers is locked in memory, and charged to RLIMIT_MEMLOCK */
+	const char *(*why)(const void *rail); /* why reg was refused last; may be NULL, or answer an empty text */
 };
 
 /* Rails, and which numbers are taken. Written by the work thread (by main before it starts). */
@@ -122,11 +124,16 @@ struct region_set {
 	uint16_t n_rails;
 	struct region_rail rails[RY_RAILS_MAX];
 	uint64_t used[REGIONS_MAX / 64];
+	uint16_t refused_by; /* the rail that region_register failed on last */
 };
 
 /* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are
  * undone and its -errno is returned. -ENOSPC: there are REGIONS_MAX already. The set outlives the region. */
 int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out);
+/* After it failed with rc on the same thread: why, for a message. */
+const char *region_why(const struct region_set *set, int rc);
+/* What `bytes` more of host memory take of RLIMIT_MEMLOCK: every rail that pins is charged for itself. */
+uint64_t region_pinned_bytes(const struct region_set *set, uint64_t bytes);
 /* Undone on all rails; the pointer is void afterwards. NULL is allowed. */
 void region_unregister(struct region *r);
 /* Whether [addr, addr + bytes) lies inside a region that is still registered. */

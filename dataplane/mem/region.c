@@ -21,6 +21,7 @@ int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem
 	struct region *r;
 	int idx;
 
+	set->refused_by = RY_RAILS_MAX;
 	if (!base || bytes == 0 || bytes > UINTPTR_MAX - (uintptr_t)base)
 		return -EINVAL;
 	idx = take_number(set);
@@ -38,6 +39,7 @@ int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem
 		int rc = is_reached ? rail->reg(rail->rail, base, bytes, kind, r->idx) : 0;
 
 		if (rc) {
+			set->refused_by = r->n_rails;
 			region_unregister(r);
 			return rc;
 		}
@@ -50,6 +52,23 @@ int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem
 	}
 	*out = r;
 	return 0;
+}
+
+const char *region_why(const struct region_set *set, int rc)
+{
+	const struct region_rail *rail = set->refused_by < set->n_rails ? &set->rails[set->refused_by] : NULL;
+	const char *why = rail && rail->why ? rail->why(rail->rail) : "";
+
+	return why[0] ? why : strerror(-rc);
+}
+
+uint64_t region_pinned_bytes(const struct region_set *set, uint64_t bytes)
+{
+	uint64_t sum = 0;
+
+	for (uint16_t i = 0; i < set->n_rails; i++)
+		sum += set->rails[i].pins ? bytes : 0;
+	return sum;
 }
 
 static int take_number(struct region_set *set)

@@ -51,11 +51,14 @@ int rail_create(const struct rail_conf *conf, uint16_t idx, const struct rail_de
 	if (!rc)
 		rc = ops->open(r, conf);
 	if (rc) {
+		if (deps->why_bytes)
+			snprintf(deps->why, deps->why_bytes, "%s", r->why);
 		r->ops.close = NULL;
 		rail_destroy(r);
 		return rc;
 	}
 	r->write_max_bytes = r->attr.write_max_bytes;
+	rail_read_link(r);
 	*out = r;
 	return 0;
 }
@@ -110,6 +113,37 @@ void rail_destroy(struct rail *r)
 	free(r->probe_bytes);
 	free(r->probe_sink);
 	free(r);
+}
+
+void rail_describe(const struct rail *r, struct rail_device_info *out)
+{
+	*out = (struct rail_device_info){.numa_node = -1, .gid_index = -1};
+	r->ops.describe(r, out);
+}
+
+void rail_read_link(struct rail *r)
+{
+	struct rail_device_info info;
+
+	rail_describe(r, &info);
+	/* Relaxed: a number by itself. 0 is no limit in both, so the least is found one below. */
+	__atomic_store_n(&r->link_bytes_per_s, RTE_MIN(info.link_bytes_per_s - 1, r->conf.rate_bytes_per_s - 1) + 1,
+		__ATOMIC_RELAXED);
+}
+
+const char *rail_why(const struct rail *r)
+{
+	return r->why;
+}
+
+const char *rail_why_no_qp(const struct rail *r)
+{
+	return r->why_no_qp;
+}
+
+uint64_t rail_link(const struct rail *r)
+{
+	return __atomic_load_n(&r->link_bytes_per_s, __ATOMIC_RELAXED);
 }
 
 bool rail_hand_out(struct rail *r, struct segment *seg)

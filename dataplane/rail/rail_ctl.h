@@ -46,6 +46,8 @@ struct rail_deps {
 	struct source_table *sources;
 	const struct rail_snapshot *snapshot;
 	int socket_id;
+	char *why; /* why a rail cannot be opened, where its transport can tell more than an errno */
+	uint32_t why_bytes;
 };
 
 /* State word of a QP: written by its rail lcore only, read by conn. */
@@ -65,7 +67,19 @@ int rail_launch(struct rail *rail);
 /* Asks the loop to end and waits for it. */
 void rail_stop(struct rail *rail);
 
+/* ---- any thread but an lcore's: reads files ---- */
+void rail_describe(const struct rail *rail, struct rail_device_info *out);
+/* main at start, conn on port events: the link's speed is read anew. */
+void rail_read_link(struct rail *rail);
+/* Why mem_reg was refused last, or why the rail has no windows; empty when its transport does not say. Main and the
+ * work thread. */
+const char *rail_why(const struct rail *rail);
+/* Why pair_connect was refused last; the same, conn. */
+const char *rail_why_no_qp(const struct rail *rail);
+
 /* ---- control lcore ---- */
+/* Bytes per second; 0 = unknown. */
+uint64_t rail_link(const struct rail *rail);
 /* false = the work ring is full: keep the segment. Kick once after a burst. */
 bool rail_hand_out(struct rail *rail, struct segment *seg);
 void rail_kick(struct rail *rail);

@@ -95,6 +95,7 @@ struct mock_conf {
 	bool want_copy;                  /* false: bytes are counted, not moved (instruction counts) */
 	const struct fault_plan *faults; /* copied at open; NULL = none */
 	bool want_device_windows;        /* the rail itself checks nothing, as over verbs; for tests */
+	uint64_t link_bytes_per_s;       /* what its link says it could; 0 = unknown */
 };
 
 /* rails[] keys of the same names; docs/verbs.md. */
@@ -169,9 +170,31 @@ struct rail_event {
 	char text[96];
 };
 
+/* What operators see of a rail's device; empty, 0 or -1 = unknown, or of no such thing. */
+struct rail_device_info {
+	char device[64]; /* RDMA device */
+	char netdev[16];
+	char gid[64];
+	int gid_index; /* -1 = none */
+	uint32_t port;
+	uint32_t mtu_bytes;
+	uint32_t rd_atomic;
+	uint32_t qps_per_pair;
+	char pci_address[32];
+	char card[32]; /* rails with the same one share its PCIe slot */
+	char driver[32];
+	char firmware[32];
+	char pcie_speed[32]; /* "16.0 GT/s PCIe" */
+	uint32_t pcie_width; /* lanes */
+	int numa_node;
+	char link_text[32]; /* "100 Gb/sec (4X EDR)" */
+	uint64_t link_bytes_per_s;
+};
+
 /* Attributes a transport reports at open. */
 struct transport_attr {
 	uint32_t write_max_bytes; /* of one WR_WRITE */
+	uint32_t read_max_bytes;  /* of one WR_READ; 0 = no limit */
 	uint32_t sq_depth;        /* WRs a QP can hold */
 	bool has_windows;         /* false: `quarantine` until DONE or close */
 	bool has_device_windows;  /* the NIC checks them: keys are rail->next_keys, lost QPs are fenced by conn */
@@ -223,6 +246,8 @@ struct transport_ops {
 	 * false when there is nothing. */
 	int (*event_fds)(const struct rail *rail, int fds[2]);
 	bool (*event_next)(struct rail *rail, struct rail_event *out);
+	/* Any thread but an lcore's: reads files. `out` is cleared by the caller (rail_describe). */
+	void (*describe)(const struct rail *rail, struct rail_device_info *out);
 };
 
 /* Finds a transport by name; NULL when it is not built or not known. */

@@ -57,6 +57,7 @@ struct rail {
 	bool is_stopped;     /* the lcore has ended: conn may close whatever there is */
 	int n_qps;
 	int n_released;
+	int n_link_reads;
 };
 
 static int fake_connect(struct rail *rail, const struct qp_request *req, struct qp **out)
@@ -103,6 +104,16 @@ const struct transport_ops *rail_ops(const struct rail *rail)
 const struct transport_attr *rail_attr(const struct rail *rail)
 {
 	return &rail->attr;
+}
+
+const char *rail_why_no_qp(const struct rail *rail)
+{
+	return rail->is_connect_bad ? "no room in its completion queue" : "";
+}
+
+void rail_read_link(struct rail *rail)
+{
+	rail->n_link_reads++;
 }
 
 /* One test runs conn as a thread beside the rail. */

@@ -33,6 +33,9 @@ extern "C" {
 #define IB_SQ_DEPTH 256u /* a power of two */
 #define IB_INLINE_BYTES 256u /* every message fits */
 #define IB_MSG_MAX_BYTES 256u
+#define IB_QP_CQES (IB_SQ_DEPTH + IB_RECVS) /* completions of a QP that nobody has taken yet */
+#define IB_WRITE_MAX_BYTES (1u << 20)
+#define IB_MESSAGE_LEAST IB_WRITE_MAX_BYTES
 
 static_assert(2 * RAIL_CREDITS + IB_OWN_MAX + 4 <= IB_RECVS, "every message that credits allow has a receive");
 static_assert(sizeof(struct wire_read) + WIRE_PARTS_MAX * sizeof(struct wire_part) <= IB_MSG_MAX_BYTES, "a READ fits");
@@ -96,6 +99,7 @@ struct ib_rail {
 	uint32_t mtu_bytes;
 	uint32_t rd_atomic;
 	uint32_t max_msg_bytes;
+	uint32_t max_qps; /* that the CQ has room for */
 	bool has_windows; /* false: quarantine */
 	/* ---- written by the lcore; by conn while a QP that had the window is being fenced ---- */
 	alignas(64) uint32_t next_keys[WINDOWS_MAX];
@@ -106,6 +110,7 @@ struct ib_rail {
 	/* ---- written by conn ---- */
 	struct ib_qp *qps[RAIL_QPS_MAX];
 	uint16_t next_epoch;
+	uint16_t n_qps;
 	/* ---- written by the lcore ---- */
 	alignas(64) struct ib_qp *adopted[RAIL_QPS_MAX];
 	uint32_t seen_epoch;                 /* rail->qp_epoch that `adopted` reflects */
@@ -140,9 +145,16 @@ static inline struct ib_qp *ib_qp_of(const struct qp *qp)
 /* Opens the device and chooses port, GID and MTU; -errno with `why` filled. */
 int ib_device_open(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes);
 void ib_device_close(struct ib_rail *ib);
+void ib_describe(const struct rail *r, struct rail_device_info *out);
 /* After a change of the GID table (conn): 0 = ours is where it was, 1 = it moved, -ENOENT = it is gone; QPs cannot be
  * made until it is back. */
 int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf);
+
+/* ---- ib_limits.c: attr, port -> mtu, rd_atomic, max_qps, has_windows ---- */
+/* 0, with `why` saying why there are no windows where there are none; or -ENOTSUP, with `why` saying what is missing.
+ */
+int ib_limits_check(struct ib_rail *ib, const struct ibv_port_attr *port, const struct verbs_conf *v, char *why,
+	uint32_t why_bytes);
 
 /* ---- ib_mem.c ---- */
 int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region);

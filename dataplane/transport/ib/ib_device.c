@@ -5,6 +5,7 @@
  * goes nowhere.
  */
 #include "transport/ib/ib.h"
+#include "transport/ib/ib_sysfs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -153,29 +154,17 @@ static void saw(struct search *s, const char *format, ...)
 
 static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes)
 {
-	const struct verbs_conf *v = &conf->verbs;
 	struct ibv_port_attr port;
-	uint32_t active;
+	int rc;
 
 	if (ibv_query_device(ib->ctx, &ib->attr) || ibv_query_port(ib->ctx, ib->port, &port)) {
 		snprintf(why, why_bytes, "device %s port %u cannot be queried: %s", ib->ctx->device->name, ib->port,
 			strerror(errno));
 		return -EIO;
 	}
-	active = 128u << port.active_mtu;
-	ib->mtu_bytes = v->mtu && v->mtu < active ? v->mtu : active;
-	ib->max_msg_bytes = port.max_msg_sz;
-	ib->rd_atomic = v->rd_atomic ? v->rd_atomic : (uint32_t)ib->attr.max_qp_rd_atom;
-	if (ib->rd_atomic > (uint32_t)ib->attr.max_qp_rd_atom || ib->rd_atomic > 255)
-		ib->rd_atomic = ib->attr.max_qp_rd_atom < 255 ? (uint32_t)ib->attr.max_qp_rd_atom : 255;
-	if (!ib->rd_atomic || ib->attr.max_sge < 1 || ib->attr.max_qp_wr < (int)IB_SQ_DEPTH) {
-		snprintf(why, why_bytes, "device %s: READs in flight %d, SGEs %d, WRs of a QP %d; needed are 1, 1, %u",
-			ib->ctx->device->name, ib->attr.max_qp_rd_atom, ib->attr.max_sge, ib->attr.max_qp_wr,
-			IB_SQ_DEPTH);
-		return -ENOTSUP;
-	}
-	ib->has_windows = v->want_windows && (ib->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) &&
-			  ib->attr.max_mw >= (int)WINDOWS_MAX;
+	rc = ib_limits_check(ib, &port, &conf->verbs, why, why_bytes);
+	if (rc)
+		return rc;
 	if (fcntl(ib->ctx->async_fd, F_SETFL, fcntl(ib->ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)
 		return -errno;
 	watch_removal(ib, conf);
@@ -204,6 +193,18 @@ static void watch_removal(struct ib_rail *ib, const struct rail_conf *conf)
 		ib->removal_id = NULL;
 	else
 		rdma_bind_addr(ib->removal_id, (struct sockaddr *)&at);
+}
+
+void ib_describe(const struct rail *r, struct rail_device_info *out)
+{
+	const struct ib_rail *ib = ib_of(r);
+
+	ib_sysfs_device(SYSFS_ROOT, ibv_get_device_name(ib->ctx->device), ib->port, (uint32_t)ib->gid_index, out);
+	snprintf(out->gid, sizeof(out->gid), "%s", ib->gid_text);
+	out->gid_index = ib->gid_index;
+	out->mtu_bytes = ib->mtu_bytes;
+	out->rd_atomic = ib->rd_atomic;
+	out->qps_per_pair = r->conf.verbs.qps_per_pair;
 }
 
 void ib_device_close(struct ib_rail *ib)

@@ -3,18 +3,29 @@
 #include "transport/ib/ib.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region)
 {
 	struct ib_rail *ib = ib_of(r);
+	const char *name = ibv_get_device_name(ib->ctx->device);
 	int rc;
 
-	if (bytes > ib->attr.max_mr_size)
+	if (bytes > ib->attr.max_mr_size) {
+		snprintf(r->why, sizeof(r->why),
+			"rail %s: device %s registers regions of at most %" PRIu64 " bytes (max_mr_size), this one has "
+			"%" PRIu64 "; make store.memory or the arenas smaller",
+			r->conf.name, name, ib->attr.max_mr_size, bytes);
 		return -E2BIG;
+	}
 	rc = ib_mr_open(ib, base, bytes, ib->has_windows ? 0 : IBV_ACCESS_REMOTE_WRITE, &ib->mrs[region]);
 	if (!rc && !ib->has_windows)
 		ib->region_keys[region] = ib->mrs[region].mr->rkey;
+	if (rc)
+		snprintf(r->why, sizeof(r->why), "rail %s: device %s cannot register %" PRIu64 " bytes: %s%s",
+			r->conf.name, name, bytes, strerror(-rc), rc == -ENOMEM ? "; raise RLIMIT_MEMLOCK" : "");
 	return rc;
 }
 

@@ -6,6 +6,7 @@
 #include "transport/ib/ib.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -31,12 +32,21 @@ int ib_pair_connect(struct rail *r, const struct qp_request *req, struct qp **ou
 	struct ib_qp *q;
 	int rc;
 
+	r->why_no_qp[0] = '\0';
 	while (place < RAIL_QPS_MAX && ib->qps[place])
 		place++;
-	if (place == RAIL_QPS_MAX)
+	if (place == RAIL_QPS_MAX || ib->n_qps >= ib->max_qps) {
+		snprintf(r->why_no_qp, sizeof(r->why_no_qp),
+			"%u QPs are open and device %s has room for %u (max_cqe %d, max_qp %d); fewer peers, or a "
+			"smaller qps_per_pair",
+			ib->n_qps, ib->ctx->device->name, ib->max_qps, ib->attr.max_cqe, ib->attr.max_qp);
 		return -ENOSPC;
-	if (ib->gid_index < 0)
+	}
+	if (ib->gid_index < 0) {
+		snprintf(r->why_no_qp, sizeof(r->why_no_qp), "device %s has no GID of %s any more",
+			ib->ctx->device->name, r->conf.address);
 		return -EADDRNOTAVAIL;
+	}
 	if (posix_memalign((void **)&q, 64, sizeof(*q)))
 		return -ENOMEM;
 	memset(q, 0, sizeof(*q));
@@ -63,6 +73,7 @@ int ib_pair_connect(struct rail *r, const struct qp_request *req, struct qp **ou
 		return rc;
 	}
 	ib->qps[place] = q;
+	ib->n_qps++;
 	*out = &q->qp;
 	return 0;
 }
@@ -241,6 +252,7 @@ void ib_pair_close(struct rail *r, struct qp *qp)
 	if (!q)
 		return;
 	ib->qps[q->place] = NULL;
+	ib->n_qps--;
 	end(r, q);
 	free(q);
 }

@@ -14,6 +14,7 @@ static int mock_open(struct rail *rail, const struct rail_conf *conf);
 static void mock_close(struct rail *rail);
 static int mock_pair_connect(struct rail *rail, const struct qp_request *req, struct qp **out);
 static struct mock_link *make_link(void);
+static void mock_describe(const struct rail *rail, struct rail_device_info *out);
 static void mock_pair_close(struct rail *rail, struct qp *qp);
 static int mock_arm(struct rail *rail);
 static uint64_t next_due_ns(const struct mock *m, const struct mock_qp *q);
@@ -39,6 +40,7 @@ const struct transport_ops mock_ops = {
 	.qp_remote = transport_no_remote,
 	.event_fds = transport_no_event_fds,
 	.event_next = transport_no_events,
+	.describe = mock_describe,
 };
 
 static int mock_open(struct rail *rail, const struct rail_conf *conf)
@@ -242,4 +244,9 @@ void mock_down(struct mock_qp *q, uint8_t status, struct wc *wc)
 	q->msg_head = q->msg_tail;
 	q->inv_head = q->inv_tail;
 	*wc = (struct wc){.op = WC_QP_DOWN, .status = status, .is_fenced = !q->has_device, .qp = &q->base};
+}
+
+static void mock_describe(const struct rail *rail, struct rail_device_info *out)
+{
+	out->link_bytes_per_s = rail->conf.mock.link_bytes_per_s;
 }

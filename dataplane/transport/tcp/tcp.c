@@ -2,6 +2,7 @@
 /* The TCP transport's cold half: open and close, QPs and their adoption, going to sleep, and the end of a QP. */
 #include "transport/tcp/tcp.h"
 
+#include "transport/ib/ib_sysfs.h"
 #include "transport/tcp/tcp_priv.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ static void drop_queue(struct tcp *t, struct tcp_qp *q);
 static int tcp_arm(struct rail *r);
 static uint64_t tokens_wait_ns(const struct tcp *t);
 static int tcp_fence(struct rail *r, struct window *window);
+static void tcp_describe(const struct rail *r, struct rail_device_info *out);
 
 const struct transport_ops tcp_ops = {
 	.name = "tcp",
@@ -47,6 +49,7 @@ const struct transport_ops tcp_ops = {
 	.qp_remote = transport_no_remote,
 	.event_fds = transport_no_event_fds,
 	.event_next = transport_no_events,
+	.describe = tcp_describe,
 };
 
 static void *zalloc_lines(size_t bytes)
@@ -315,4 +318,15 @@ static uint64_t tokens_wait_ns(const struct tcp *t)
 static int tcp_fence(struct rail *r, struct window *window)
 {
 	return 0;
+}
+
+static void tcp_describe(const struct rail *r, struct rail_device_info *out)
+{
+	char name[16];
+
+	if (r->conf.netdev[0])
+		snprintf(name, sizeof(name), "%s", r->conf.netdev);
+	else
+		ib_sysfs_find_netdev(r->conf.address, name);
+	ib_sysfs_netdev(SYSFS_ROOT, name, out);
 }

@@ -6,11 +6,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CQ_ENTRIES 16384u
-#define WRITE_MAX_BYTES (1u << 20)
 
 static int verbs_open(struct rail *r, const struct rail_conf *conf);
 static int make_queues(struct rail *r, struct ib_rail *ib);
@@ -39,6 +37,7 @@ const struct transport_ops verbs_ops = {
 	.qp_remote = ib_qp_remote,
 	.event_fds = ib_event_fds,
 	.event_next = ib_event_next,
+	.describe = ib_describe,
 };
 
 static int verbs_open(struct rail *r, const struct rail_conf *conf)
@@ -57,7 +56,8 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 		return rc;
 	}
 	r->attr = (struct transport_attr){
-		.write_max_bytes = RTE_MIN(WRITE_MAX_BYTES, ib->max_msg_bytes),
+		.write_max_bytes = IB_WRITE_MAX_BYTES,
+		.read_max_bytes = ib->max_msg_bytes,
 		.sq_depth = IB_SQ_DEPTH,
 		.has_windows = ib->has_windows,
 		.has_device_windows = ib->has_windows,
@@ -71,14 +71,17 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 
 static int make_queues(struct rail *r, struct ib_rail *ib)
 {
-	int entries = (int)RTE_MIN(CQ_ENTRIES, (uint32_t)ib->attr.max_cqe);
 	int rc;
 
 	ib->pd = ibv_alloc_pd(ib->ctx);
 	ib->channel = ib->pd ? ibv_create_comp_channel(ib->ctx) : NULL;
-	ib->cq = ib->channel ? ibv_create_cq(ib->ctx, entries, NULL, ib->channel, 0) : NULL;
-	if (!ib->cq)
-		return -(errno ? errno : ENOMEM);
+	ib->cq = ib->channel ? ibv_create_cq(ib->ctx, (int)(ib->max_qps * IB_QP_CQES), NULL, ib->channel, 0) : NULL;
+	if (!ib->cq) {
+		rc = errno ? errno : ENOMEM;
+		snprintf(r->why, sizeof(r->why), "device %s: no completion queue of %u entries, for %u QPs: %s",
+			ib->ctx->device->name, ib->max_qps * IB_QP_CQES, ib->max_qps, strerror(rc));
+		return -rc;
+	}
 	if (fcntl(ib->channel->fd, F_SETFL, fcntl(ib->channel->fd, F_GETFL) | O_NONBLOCK) < 0)
 		return -errno;
 	rc = ib_mr_open(ib, r->probe_bytes, PROBE_BYTES, IBV_ACCESS_REMOTE_READ, &ib->probe);
