@@ -10,10 +10,14 @@ import sys
 import guest
 import tap
 import vm_data
+import vm_kill
+import vm_setup
 
 # Name -> (function of (tap, guest, build), options of the guest).
 GROUPS = {
     'data': (vm_data.run, {}),
+    'kill': (vm_kill.run, {}),
+    'setup': (vm_setup.run, {}),
 }
 
 
