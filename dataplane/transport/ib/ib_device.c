@@ -131,9 +131,14 @@ int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf)
 	return ib->gid_index != before;
 }
 
+static bool is_link_local(const union ibv_gid *gid)
+{
+	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
+}
+
 static bool fits(const struct search *s, const struct ibv_gid_entry *e)
 {
-	if (e->gid_type != IBV_GID_TYPE_ROCE_V2)
+	if (e->gid_type != IBV_GID_TYPE_ROCE_V2 || is_link_local(&e->gid))
 		return false;
 	if (s->conf->verbs.gid_index != UINT32_MAX)
 		return e->gid_index == s->conf->verbs.gid_index;
