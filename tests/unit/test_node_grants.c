@@ -11,7 +11,8 @@ struct spy {
 	uint8_t twice;   /* each of this type is sent again at once */
 	uint32_t grant_key_xor, grant_bytes_add, pulled_cookie_add;
 	uint64_t pulled_id_add;
-	unsigned n_changed; /* swallowed, kept or changed */
+	bool want_cancel_too; /* behind each PULLED */
+	unsigned n_changed;   /* swallowed, kept or changed */
 	struct rig_kept kept;
 	unsigned n_lines;
 	char lines[64][32];
@@ -59,6 +60,21 @@ static bool change(struct spy *s, struct wr *wr)
 	return (g && (s->grant_key_xor || s->grant_bytes_add)) || (p && (s->pulled_cookie_add || s->pulled_id_add));
 }
 
+/* A CANCEL of the same request, right behind it. */
+static void cancel_too(struct spy *s, struct rail *rail, const struct wr *wr)
+{
+	struct wire_cancel m = {.h = ((const struct wire_pulled *)wr->addr)->h};
+
+	rig_keep(&s->kept, rail, wr);
+	rig_post_kept(&s->kept);
+	m.h.type = WIRE_CANCEL;
+	m.h.len_bytes = sizeof(m);
+	memcpy(s->kept.msg, &m, sizeof(m));
+	s->kept.wr.len_bytes = sizeof(m);
+	rig_post_kept(&s->kept);
+	s->n_changed++;
+}
+
 static bool spy(void *ctx, struct rail *rail, struct wr *wr)
 {
 	struct spy *s = ctx;
@@ -68,6 +84,10 @@ static bool spy(void *ctx, struct rail *rail, struct wr *wr)
 	if (wr->op != WR_SEND)
 		return true;
 	s->n_changed += change(s, wr);
+	if (m->type == WIRE_PULLED && s->want_cancel_too) {
+		cancel_too(s, rail, wr);
+		return false;
+	}
 	if (m->type == s->keep || m->type == s->twice) {
 		rig_keep(&s->kept, rail, wr);
 		s->n_changed++;
@@ -346,6 +366,48 @@ Test(node_grants, pulled_twice)
 	cr_assert_eq(r.node->rails[0]->n_grants, 1u, "the window of another was closed");
 	rig_tap(&r, NULL, NULL);
 	rests(&r);
+	free(data);
+	rig_stop(&r);
+}
+
+/* A peer that ends its request twice: the window is closed once. */
+Test(node_grants, cancel_twice)
+{
+	struct spy s = {.swallow = WIRE_GRANT, .twice = WIRE_CANCEL};
+	uint8_t *data = filled(100000);
+	struct rig r;
+	uint64_t t;
+
+	fence_timeout_ns = 100 * MS;
+	begin(&r, 1, 0);
+	rig_tap(&r, spy, &s);
+	t = submit_put(&r, "k", data, 100000);
+	while (!s.n_changed)
+		rig_step(&r);
+	cancel_pulls(&r);
+	cr_assert_eq(ends(&r, t, NULL, 0).status, RY_ERR_CANCELLED);
+	rig_run(&r, MS);
+	cr_assert(rig_windows()->n_cancels == 2 && rig_windows()->n_invs == 1, "%u", rig_windows()->n_cancels);
+	rig_tap(&r, NULL, NULL);
+	rests(&r);
+	puts_well(&r, data, 100000);
+	free(data);
+	rig_stop(&r);
+}
+
+Test(node_grants, cancel_behind_pulled)
+{
+	struct spy s = {.want_cancel_too = true};
+	uint8_t *data = filled(BIG);
+	struct rig r;
+
+	begin(&r, 1, 0);
+	rig_tap(&r, spy, &s);
+	for (int i = 0; i < 3; i++)
+		puts_well(&r, data, BIG);
+	cr_assert_eq(late(&r), s.n_changed, "%lu of %u", (unsigned long)late(&r), s.n_changed);
+	cr_assert_eq(rig_windows()->n_fences, 0u);
+	rig_tap(&r, NULL, NULL);
 	free(data);
 	rig_stop(&r);
 }
