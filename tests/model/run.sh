@@ -57,6 +57,15 @@ window broken: software, fence only waits | window      | assert mem[       | -D
 window broken: software, keys not salted  | window      | assert mem[       | -DSOFT -DEXTENTS=1 -DBROKEN_NO_SALT
 window broken: software, pointer kept     | window      | assert mem[       | -DSOFT -DEXTENTS=1 -DBROKEN_POINTER_KEPT
 window broken: software, clock needs room | window      | hangs             | -DSOFT -DEXTENTS=1 -DROGUES=0 -DLOSSES=0 -DSILENCE -DBROKEN_CLOCK_NEEDS_ROOM
+grant late, wrong and honest store        | grant       | ok witnesses  | -DSILENCE
+grant two losses, honest store            | grant       | ok            | -DROGUES=0 -DLOSSES=2
+grant silence ends                        | grant       | ok            | -DROGUES=0 -DLOSSES=0 -DSILENCE -l
+grant broken: closed before PULLED        | grant       | assert ((writer_gave_up | -DROGUES=0 -DLOSSES=0 -DBROKEN_CLOSES_UNASKED
+grant broken: source goes at the loss     | grant       | assert !(is_freed | -DROGUES=0 -DBROKEN_SOURCE_GOES_AT_LOSS
+grant broken: memory goes at the loss     | grant       | assert !(is_reused | -DROGUES=0 -DBROKEN_STORE_FREES_EARLY
+grant broken: PULLED counted twice        | grant       | assert !(w[   | -DLOSSES=0 -DBROKEN_STATE_IGNORED
+grant broken: PULLED of another request   | grant       | assert w[     | -DLOSSES=0 -DBROKEN_ID_IGNORED
+grant broken: nothing expires             | grant       | hangs         | -DROGUES=0 -DLOSSES=0 -DCANCELS=0 -DSILENCE -DBROKEN_NO_EXPIRY
 ROWS
 }
 
