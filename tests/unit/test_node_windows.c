@@ -229,6 +229,7 @@ static void lost_at_every_turn(enum loss how, bool is_store, uint32_t flags)
 	}
 	cr_assert_gt(n_bitten, 15u, "%u losses struck a read", n_bitten);
 	cr_assert_gt(SUM(&r, probes_answered), 15u, "successors are proven");
+	cr_assert_geq(rig_windows()->n_probe_reads, SUM(&r, probes_answered), "in both directions");
 	reads(&r, "k", data, BIG, 0);
 	deletes(&r, "k");
 	free(data);
