@@ -11,12 +11,14 @@ import guest
 import tap
 import vm_data
 import vm_kill
+import vm_quarantine
 import vm_setup
 
 # Name -> (function of (tap, guest, build), options of the guest).
 GROUPS = {
     'data': (vm_data.run, {}),
     'kill': (vm_kill.run, {}),
+    'quarantine': (vm_quarantine.run, {}),
     'setup': (vm_setup.run, {}),
 }
 
