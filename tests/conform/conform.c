@@ -52,6 +52,9 @@ struct rail *conform_rail_new(const struct transport_ops *ops, const struct rail
 	rail->post = ops->post;
 	rail->poll = ops->poll;
 	rail->waker.event_fd = -1;
+	rail->conn_waker = &rail->waker;
+	rail->probe_bytes = calloc(1, PROBE_BYTES);
+	rail->probe_sink = calloc(1, PROBE_BYTES);
 	rail->now_ns = clock_ns();
 	cr_assert_eq(ops->open(rail, conf), 0);
 	rail->write_max_bytes = rail->attr.write_max_bytes;
