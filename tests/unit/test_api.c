@@ -127,6 +127,9 @@ Test(api, rails_ask_control_and_show_counters)
 	cr_expect_eq(int_at(rail, "lcore"), 2);
 	cr_expect_eq(int_at(rail, "depth_bytes"), 4096);
 	cr_expect(json_is_true(json_object_get(rail, "quarantine")));
+	cr_expect(json_is_null(json_object_get(rail, "device")) && json_is_null(json_object_get(rail, "numa")),
+		"not known");
+	cr_expect_eq(json_array_size(json_object_get(rail, "shares_device_with")), 0);
 	cr_expect_eq(int_at(json_object_get(rail, "counters"), "rx_bytes"), 99);
 	cr_expect_str_eq(text_at(json_array_get(json_object_get(rail, "pairs"), 0), "state"), "DIALLING");
 	cr_expect_str_eq(text_at(json_array_get(json_object_get(rail, "pairs"), 0), "store"), "store0");

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <errno.h>
@@ -236,4 +237,25 @@ Test(client_create, work_thread_creates_and_destroys)
 	cr_expect_eq(fakes[0].n_registered, 0);
 	spsc_free(w.from_api);
 	spsc_free(w.to_api);
+}
+
+/* Told before anything is registered, with what all rails together need. */
+Test(client_create, more_than_may_be_locked_is_refused_at_attach)
+{
+	struct client_conf conf = conf_of(64);
+	struct rlimit limit = {2 * (READ_BYTES + PUT_BYTES) - 4096, 2 * (READ_BYTES + PUT_BYTES) - 4096};
+	struct client *c = NULL;
+	char need[32];
+
+	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	if (geteuid() == 0)
+		cr_assert(setgid(65534) == 0 && setuid(65534) == 0, "whoever has CAP_IPC_LOCK passes");
+	regions.rails[0].pins = true;
+	cr_assert_eq(client_create(&conf, message, sizeof(message), &c), 0, "%s", message);
+	client_destroy(c);
+	regions.rails[1].pins = true;
+	cr_assert_eq(client_create(&conf, message, sizeof(message), &c), -ENOMEM);
+	snprintf(need, sizeof(need), "needs %u KiB", (unsigned)(2 * (READ_BYTES + PUT_BYTES) / 1024));
+	cr_assert(strstr(message, need), "'%s' is not in '%s'", need, message);
+	cr_assert(fakes[0].n_registered == 0 && fakes[1].n_registered == 0);
 }

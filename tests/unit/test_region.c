@@ -170,3 +170,35 @@ Test(region, device_memory_that_no_rail_reaches_is_refused)
 	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_DEVICE, &r), -ENOTSUP);
 	cr_assert_null(r);
 }
+
+static const char *fake_why(const void *rail)
+{
+	return ((const struct fake_rail *)rail)->fail_with == -E2BIG ? "device x registers at most 5 bytes" : "";
+}
+
+Test(region, a_refusal_is_told_in_the_words_of_the_rail_that_refused)
+{
+	struct region *r;
+
+	for (int i = 0; i < 4; i++)
+		set.rails[i].why = fake_why;
+	fakes[2].fail_with = -E2BIG;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), -E2BIG);
+	cr_assert_str_eq(region_why(&set, -E2BIG), "device x registers at most 5 bytes");
+	fakes[2].fail_with = -ENOMEM;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), -ENOMEM);
+	cr_assert_str_eq(region_why(&set, -ENOMEM), strerror(ENOMEM), "it says nothing");
+	set.rails[2].why = NULL;
+	cr_assert_str_eq(region_why(&set, -ENOMEM), strerror(ENOMEM), "it cannot say anything");
+	fakes[2].fail_with = -E2BIG;
+	cr_assert_eq(region_register(&set, NULL, 1, MEM_HOST, &r), -EINVAL);
+	set.rails[2].why = fake_why;
+	cr_assert_str_eq(region_why(&set, -EINVAL), strerror(EINVAL), "no rail was asked");
+}
+
+Test(region, every_rail_that_pins_is_charged_for_itself)
+{
+	cr_assert_eq(region_pinned_bytes(&set, 10), 0);
+	set.rails[1].pins = set.rails[3].pins = true;
+	cr_assert_eq(region_pinned_bytes(&set, 10), 20);
+}
