@@ -156,6 +156,8 @@ Test(ib_sysfs, two_rails_on_one_virtual_device_share_it)
 	cr_assert_str_eq(of_netdev("veth0").card, "veth0");
 	cr_assert_str_neq(of_netdev("veth0").card, of_netdev("veth1").card);
 	cr_assert_eq(of_netdev("veth0").numa_node, -1);
+	run("mkdir -p class/net/lo");
+	cr_assert_str_empty(of_netdev("lo").card, "nothing that could break");
 }
 
 Test(ib_sysfs, what_is_not_there_stays_empty)

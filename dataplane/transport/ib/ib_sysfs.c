@@ -56,7 +56,7 @@ void ib_sysfs_netdev(const char *root, const char *netdev, struct rail_device_in
 		;
 	snprintf(where, sizeof(where), "class/net/%s", name);
 	read_pci(root, where, out);
-	if (!out->card[0])
+	if (!out->card[0] && strcmp(name, "lo") != 0) /* all rails of a trial on one host are on lo */
 		snprintf(out->card, sizeof(out->card), "%s", name);
 }
 
