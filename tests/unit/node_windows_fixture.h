@@ -161,4 +161,22 @@ static inline void deletes(struct rig *r, const char *key)
 	cr_assert_eq(store_used_bytes(r->node->store), 0u, "a pin is left");
 }
 
+static inline uint8_t *filled(uint64_t bytes)
+{
+	uint8_t *p = malloc(bytes + 1);
+
+	rig_fill(p, bytes, 31);
+	return p;
+}
+
+/* The same bytes again and again: whether a put failed or not, what can be read is them. */
+static inline void puts_well(struct rig *r, const uint8_t *data, uint64_t bytes)
+{
+	cr_assert_eq(ends(r, submit_put(r, "k", data, bytes), NULL, 0).status, RY_OK);
+	rests(r);
+	reads(r, "k", data, bytes, 0);
+	rests(r);
+	deletes(r, "k");
+}
+
 #endif
