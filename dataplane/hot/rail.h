@@ -224,6 +224,8 @@ void request_drop_qp(struct rail *r, struct qp *qp, uint32_t status);
 bool request_cancel_scan(struct rail *r);
 /* Ends CANCELLING segments whose fence_timeout is over, by ops.fence. */
 void request_fence_expired(struct rail *r);
+/* Gives up QPs whose windows do not close. */
+void request_closing_expired(struct rail *r);
 /* Gives finished segments back to control. */
 unsigned request_hand_back(struct rail *r);
 

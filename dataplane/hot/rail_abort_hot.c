@@ -2,6 +2,8 @@
 /* How segments end when things go wrong: cancel, fence, loss of a QP. Out of line; the same lcore. */
 #include "rail.h"
 
+#define CLOSING_LATE_NS 2000000000ull /* the longest that a pair may be silent */
+
 static bool send_cancel(struct rail *r, struct segment *s);
 static void cancel_held(struct rail *r, struct qp *qp);
 static void drop_probes(struct rail *r, const struct qp *qp, uint32_t status);
@@ -160,17 +162,31 @@ static bool unlink_closing(struct rail *r, struct segment *s)
 	return is_found;
 }
 
+/*
+ * An invalidation waits for the SENDs before it to be acknowledged. One that does not end is no different from an
+ * answer that does not come: the QP is given up, and its fence closes the windows.
+ */
+void request_closing_expired(struct rail *r)
+{
+	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
+		struct segment *s = r->active[i];
+
+		if (s && s->state == SEG_CLOSING && !s->qp->is_down && r->now_ns >= s->landed_ns + CLOSING_LATE_NS)
+			rail_qp_down(r, s->qp, WC_ERR_RETRY, false);
+	}
+}
+
 uint64_t rail_next_timer(const struct rail *r)
 {
 	uint64_t next = grant_next_timer(r);
 
-	if (!r->n_cancelling)
-		return next;
-	for (unsigned i = 0; i < RAIL_ACTIVE_MAX; i++) {
+	for (unsigned i = 0; i < RAIL_ACTIVE_MAX && r->n_active; i++) {
 		const struct segment *s = r->active[i];
 
 		if (s && s->state == SEG_CANCELLING)
 			next = RTE_MIN(next, s->cancelled_ns + r->snap->fence_timeout_ns);
+		if (s && s->state == SEG_CLOSING && !s->qp->is_down)
+			next = RTE_MIN(next, s->landed_ns + CLOSING_LATE_NS);
 	}
 	return next;
 }

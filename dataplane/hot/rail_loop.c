@@ -209,4 +209,6 @@ void rail_housekeeping(struct rail *r)
 	__atomic_store_n(
 		&r->seen_generation, r->snap->generation, __ATOMIC_RELEASE); /* partner: rail_seen_generation */
 	stat_add(&r->counters.heartbeat, 1);
+	if (r->n_active)
+		request_closing_expired(r);
 }

@@ -150,7 +150,7 @@ void grant_expire(struct rail *r)
 	for (unsigned i = 0; i < RAIL_SERVE_MAX && r->n_grants; i++) {
 		struct serve_req *req = &r->serve_reqs[i];
 
-		if (req->qp && req->grant == GRANT_GIVEN && r->now_ns >= req->expire_ns + GRANT_LATE_NS)
+		if (req->qp && req->grant != GRANT_NONE && r->now_ns >= req->expire_ns + GRANT_LATE_NS)
 			rail_qp_down(r, req->qp, WC_ERR_RETRY, false);
 	}
 }
@@ -162,7 +162,7 @@ uint64_t grant_next_timer(const struct rail *r)
 	for (unsigned i = 0; i < RAIL_SERVE_MAX && r->n_grants; i++) {
 		const struct serve_req *req = &r->serve_reqs[i];
 
-		if (req->qp && req->grant == GRANT_GIVEN && !req->qp->is_down)
+		if (req->qp && req->grant != GRANT_NONE && !req->qp->is_down)
 			next = RTE_MIN(next, req->expire_ns + GRANT_LATE_NS);
 	}
 	return next;

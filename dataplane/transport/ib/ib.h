@@ -99,8 +99,10 @@ struct ib_rail {
 	uint32_t mtu_bytes;
 	uint32_t rd_atomic;
 	uint32_t max_msg_bytes;
-	uint32_t max_qps; /* that the CQ has room for */
-	bool has_windows; /* false: quarantine */
+	uint32_t max_qps;   /* that the CQ has room for */
+	bool has_windows;   /* false: quarantine */
+	bool retries_binds; /* Soft-RoCE: a SEND that it sends again takes the BINDs behind it with it; they fail, and
+			     * the QP stands still without a word */
 	/* ---- written by the lcore; by conn while a QP that had the window is being fenced ---- */
 	alignas(64) uint32_t next_keys[WINDOWS_MAX];
 	struct ibv_mw *mws[WINDOWS_MAX];

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define GIDS_MAX 256
+#define SOFT_ROCE_VENDOR 0xffffffu
 
 /* What is looked for, and what was seen on the way, for the message when it is not found. */
 struct search {
@@ -170,6 +171,7 @@ static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, ui
 	rc = ib_limits_check(ib, &port, &conf->verbs, why, why_bytes);
 	if (rc)
 		return rc;
+	ib->retries_binds = ib->attr.vendor_id == SOFT_ROCE_VENDOR;
 	if (fcntl(ib->ctx->async_fd, F_SETFL, fcntl(ib->ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)
 		return -errno;
 	watch_removal(ib, conf);

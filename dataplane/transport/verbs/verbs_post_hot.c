@@ -18,6 +18,9 @@ struct chain {
 };
 
 static uint16_t post_qp(struct rail *r, struct ib_qp *q, const struct wr *wr, uint16_t n);
+static uint16_t arrange(
+	const struct ib_rail *ib, const struct ib_qp *q, const struct wr *wr, uint16_t n, const struct wr **order);
+static void posted(struct rail *r, const struct wr *wr, uint16_t n);
 static bool build(struct rail *r, struct ib_qp *q, const struct wr *wr, struct ibv_send_wr *out, struct ibv_sge *sge);
 static bool build_bind(struct ib_rail *ib, struct rail *r, const struct wr *wr, struct ibv_send_wr *out);
 static void build_send(struct ib_qp *q, const struct wr *wr, struct ibv_send_wr *out, struct ibv_sge *sge);
@@ -43,37 +46,68 @@ uint16_t verbs_post(struct rail *r, const struct wr *wr, uint16_t n)
 
 static uint16_t post_qp(struct rail *r, struct ib_qp *q, const struct wr *wr, uint16_t n)
 {
-	uint32_t room = IB_SQ_DEPTH - (q->sq_tail - q->sq_reaped);
+	const struct wr *order[CHAIN_MAX];
 	struct ib_rail *ib = ib_of(r);
 	struct ibv_send_wr *bad;
 	struct chain c;
-	uint16_t k = 0;
+	uint16_t k;
 
 	if (unlikely(q->is_broken || q->fence_want))
 		return n; /* taken and dropped */
-	/* A BIND is taken only with the SEND that names its key, or the key would be open and nobody's. */
-	for (; k < n && room >= 1u + (wr[k].op == WR_BIND); k++, room--) {
-		if (unlikely(!build(r, q, &wr[k], &c.wr[k], &c.sge[k]))) {
+	k = arrange(ib, q, wr, n, order);
+	if (!k)
+		return 0;
+	for (uint16_t i = 0; i < k; i++) {
+		if (unlikely(!build(r, q, order[i], &c.wr[i], &c.sge[i]))) {
 			verbs_broke(ib, q, WC_ERR_LOCAL);
 			return n;
 		}
-		if (k && wr[k - 1].op == WR_READ)
-			c.wr[k].send_flags |= IBV_SEND_FENCE;
-		c.wr[k].wr_id = ib_wr_id(q, q->sq_tail + k);
-		c.wr[k].next = k + 1 < n ? &c.wr[k + 1] : NULL;
-		q->sq[(q->sq_tail + k) & (IB_SQ_DEPTH - 1)] = (struct ib_sqe){wr[k].ctx, wr[k].op};
+		if (i && order[i - 1]->op == WR_READ)
+			c.wr[i].send_flags |= IBV_SEND_FENCE;
+		c.wr[i].wr_id = ib_wr_id(q, q->sq_tail + i);
+		c.wr[i].next = &c.wr[i + 1];
+		q->sq[(q->sq_tail + i) & (IB_SQ_DEPTH - 1)] = (struct ib_sqe){order[i]->ctx, order[i]->op};
 	}
-	if (!k)
-		return 0;
 	c.wr[k - 1].next = NULL;
-	if (signal_last(q, c.wr, k))
+	if (signal_last(q, c.wr, k) || ib->retries_binds)
 		c.wr[k - 1].send_flags |= IBV_SEND_SIGNALED;
 	if (unlikely(ibv_post_send(q->ibqp, c.wr, &bad))) {
 		verbs_broke(ib, q, WC_ERR_LOCAL);
 		return n;
 	}
 	q->sq_tail += k;
+	posted(r, wr, k);
+	return k;
+}
+
+/*
+ * How many of them now, and in which order: BINDs first. A BIND is taken only with the SEND that names its key, or the
+ * key would be open and nobody's; and where the device would try it again with a SEND before it, only into an empty
+ * queue.
+ */
+static uint16_t arrange(
+	const struct ib_rail *ib, const struct ib_qp *q, const struct wr *wr, uint16_t n, const struct wr **order)
+{
+	uint32_t room = IB_SQ_DEPTH - (q->sq_tail - q->sq_reaped);
+	bool may_bind = !ib->retries_binds || q->sq_done == q->sq_tail;
+	uint16_t k = 0, at = 0;
+
+	for (; k < n && room >= 1u + (wr[k].op == WR_BIND) && (may_bind || wr[k].op != WR_BIND); k++, room--) {
+		if (wr[k].op == WR_BIND)
+			order[at++] = &wr[k];
+	}
 	for (uint16_t i = 0; i < k; i++) {
+		if (wr[i].op != WR_BIND)
+			order[at++] = &wr[i];
+	}
+	return k;
+}
+
+static void posted(struct rail *r, const struct wr *wr, uint16_t n)
+{
+	struct ib_rail *ib = ib_of(r);
+
+	for (uint16_t i = 0; i < n; i++) {
 		if (wr[i].op == WR_BIND) {
 			unsigned w = (unsigned)(wr[i].window - r->windows);
 
@@ -83,7 +117,6 @@ static uint16_t post_qp(struct rail *r, struct ib_qp *q, const struct wr *wr, ui
 		if (wr[i].op == WR_WRITE)
 			stat_add(&r->counters.wire_tx_bytes, wr[i].len_bytes);
 	}
-	return k;
 }
 
 /* Whoever waits for a completion gets one at the end of the chain; and so that the queue is reaped, every quarter of
