@@ -47,7 +47,8 @@ const struct option_row cli_options[] = {
 	{"file", OPTION_TEXT, OPT_DEMO, FIELD(file), "PATH", "the object (default: 64 MiB of pseudo-random bytes)"},
 	{"rail-rate", OPTION_RATE, OPT_DEMO, FIELD(rail_rate_bytes_per_s), "RATE",
 		"cap each rail, e.g. 125MB/s (default: no cap)"},
-	{"transport", OPTION_TEXT, OPT_DEMO, FIELD(transport), "NAME", "tcp (verbs and mlx5: not in this version)"},
+	{"transport", OPTION_TEXT, OPT_DEMO, FIELD(transport), "NAME",
+		"tcp, or verbs over the RDMA ports of this host"},
 	{"repeat", OPTION_COUNT, OPT_DEMO, FIELD(repeat), "N",
 		"reads of each kind; the median counts (default 5, above 256 MiB 1)"},
 };

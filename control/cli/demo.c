@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define START_TIMEOUT_NS 20000000000ull
+#define VERBS_START_TIMEOUT_NS 60000000000ull /* registration takes a slow CPU long */
 #define DEFAULT_BYTES (64ull << 20)
 #define ARENA_MAX_BYTES (256ull << 20)
 #define STORE_SPARE_BYTES (64ull << 20)
@@ -15,6 +16,7 @@
 static int check_options(struct cli *c);
 static void choose(struct demo *d);
 static bool run(struct demo *d);
+static bool find_rails(struct demo *d, struct launch_rail *rails);
 static bool start(struct demo *d);
 static bool attach(struct demo *d);
 static void explain(struct demo *d);
@@ -40,10 +42,12 @@ int cmd_demo(struct cli *c)
 
 static int check_options(struct cli *c)
 {
-	if (strcmp(c->transport, "verbs") == 0 || strcmp(c->transport, "mlx5") == 0)
-		return cli_usage(c, "transport %s is not in this version; tcp is", c->transport);
-	if (strcmp(c->transport, "tcp") != 0)
-		return cli_usage(c, "no transport \"%s\"; tcp is one", c->transport);
+	if (strcmp(c->transport, "mlx5") == 0)
+		return cli_usage(c, "transport mlx5 is not in this version; tcp and verbs are");
+	if (strcmp(c->transport, "tcp") != 0 && strcmp(c->transport, "verbs") != 0)
+		return cli_usage(c, "no transport \"%s\"; tcp and verbs are there", c->transport);
+	if (c->rail_rate_bytes_per_s != 0 && strcmp(c->transport, "tcp") != 0)
+		return cli_usage(c, "--rail-rate is for tcp: what an RDMA device sends is not ours to slow down");
 	if (c->n_rails < 1 || c->n_rails > RY_RAILS_MAX)
 		return cli_usage(c, "--rails is 1 to %u", RY_RAILS_MAX);
 	if (c->rail_rate_bytes_per_s != 0 && c->rail_rate_bytes_per_s < 1000000)
@@ -96,6 +100,29 @@ static void choose(struct demo *d)
 		d->deadline_ns = d->c->deadline_ns;
 }
 
+/* Both daemons use the same ports of this host: the devices carry what one of them says to the other. */
+static bool find_rails(struct demo *d, struct launch_rail *rails)
+{
+	char seen[512];
+	int n;
+
+	if (strcmp(d->c->transport, "verbs") != 0) {
+		for (uint16_t k = 0; k < d->n_rails; k++) {
+			strcpy(rails[k].transport, "tcp");
+			rails[k].rate_bytes_per_s = d->c->rail_rate_bytes_per_s;
+		}
+		return true;
+	}
+	n = launch_find_rdma("/sys", rails, d->n_rails, seen, sizeof(seen));
+	if (n == d->n_rails)
+		return true;
+	return demo_fail(d, RY_ERR_NO_RAIL,
+		"%u rails need as many RDMA ports that are active and have a RoCEv2 GID of an IP address; this host "
+		"has %d of them (%s); give one more an address, or --rails %d; without RDMA NICs: "
+		"deploy/softroce/softroce.sh up",
+		d->n_rails, n, seen, n > 0 ? n : 1);
+}
+
 static bool start(struct demo *d)
 {
 	struct launch_node nodes[2] = {
@@ -103,19 +130,16 @@ static bool start(struct demo *d)
 		{.name = "reader", .is_reader = true, .store_idx = 0, .n_rails = d->n_rails},
 	};
 	struct launch_error err = {0};
-	uint16_t i, k;
+	bool is_tcp = strcmp(d->c->transport, "tcp") == 0;
 
 	/* Extents are 64 KiB granules, and a stripe at an object's end may leave a hole. */
 	nodes[0].store_bytes = (d->size_bytes + STORE_SPARE_BYTES + 2 * (uint64_t)d->stripe_bytes) >> 20 << 20;
 	nodes[1].read_arena_bytes = d->arena_bytes + (1u << 20);
 	nodes[1].put_arena_bytes = 4 * (uint64_t)d->stripe_bytes + (8u << 20);
-	for (i = 0; i < 2; i++) {
-		for (k = 0; k < d->n_rails; k++) {
-			strcpy(nodes[i].rails[k].transport, "tcp");
-			nodes[i].rails[k].rate_bytes_per_s = d->c->rail_rate_bytes_per_s;
-		}
-	}
-	if (launch_start(nodes, 2, START_TIMEOUT_NS, &d->launch, &err) == 0)
+	if (!find_rails(d, nodes[0].rails))
+		return false;
+	memcpy(nodes[1].rails, nodes[0].rails, sizeof(nodes[1].rails));
+	if (launch_start(nodes, 2, is_tcp ? START_TIMEOUT_NS : VERBS_START_TIMEOUT_NS, &d->launch, &err) == 0)
 		return true;
 	return demo_fail(d, RY_ERR_INTERNAL, "%s", err.text);
 }

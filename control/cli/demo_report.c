@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/demo.h"
 #include "cli/units.h"
@@ -62,7 +63,7 @@ static int print_text(const struct demo *d)
 			s->rails[i].segments, units_print_duration(s->rails[i].busy_ns, busy));
 	printf("\nverified: every stripe by its checksum, every byte against %s\nbottleneck: %s\n", d->path,
 		output_class(s->class_ref));
-	if (d->c->rail_rate_bytes_per_s == 0)
+	if (d->c->rail_rate_bytes_per_s == 0 && strcmp(d->c->transport, "tcp") == 0)
 		printf("\nwithout a cap all rails share this host's CPUs and memory; --rail-rate 125MB/s gives each a "
 		       "line of its own\n");
 	return output_end(d->c);

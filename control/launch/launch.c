@@ -152,7 +152,8 @@ static int start_all(struct launch *l, struct launch_error *err)
 		rc = launch_reserve_ports(&l->daemons[i]);
 	}
 	if (rc < 0) {
-		snprintf(err->text, sizeof(err->text), "cannot reserve ports on 127.0.0.1: %s", strerror(-rc));
+		snprintf(err->text, sizeof(err->text), "cannot reserve ports on the rails' addresses: %s",
+			strerror(-rc));
 		return rc;
 	}
 	for (i = 0; rc == 0 && i < l->n_daemons; i++) {

@@ -29,13 +29,16 @@ struct launch_error {
 };
 
 struct launch_rail {
-	char transport[16];             /* "tcp" or "mock" */
+	char transport[16];             /* "tcp", "verbs" or "mock" */
+	char address[64];               /* tcp, verbs; empty = 127.0.0.1 */
+	char device[64];                /* verbs: RDMA device; empty = by address */
+	uint32_t device_port;           /* verbs: its port, 0 = the default */
 	uint64_t rate_bytes_per_s;      /* tcp: sender's cap, 0 = none */
 	uint64_t bandwidth_bytes_per_s; /* mock: model, 0 = none */
 	uint64_t latency_ns;            /* mock: model */
 };
 
-/* One daemon. Its rails are named rail0, rail1, ...; a store on tcp listens on a free port per rail. */
+/* One daemon. Its rails are named rail0, rail1, ...; a store on tcp or verbs listens on a free port per rail. */
 struct launch_node {
 	char name[RY_NAME_MAX_BYTES];
 	bool is_reader;
@@ -77,6 +80,12 @@ int launch_usage(const struct launch *l, uint16_t node_idx, struct launch_usage 
 /* 0 while all run; -ECHILD with the dead one's name and last log lines. */
 int launch_check(struct launch *l, struct launch_error *err);
 
+/*
+ * RDMA ports of this host that a rail can use, at most `max`, by name: the first of each device that is active and has
+ * a RoCEv2 GID that goes beyond its link, IPv4 before IPv6; transport, device and address are filled. Returns how many.
+ * `root` is /sys, or a tree like it; `seen` says what there is, for people, and why ports were passed over.
+ */
+int launch_find_rdma(const char *root, struct launch_rail *rails, int max, char *seen, uint32_t seen_bytes);
 /* The daemon's program: $RAILYARD_DAEMON, else beside this executable in a build or an installed tree, else in PATH. 0
  * or -ENOENT. */
 int launch_find_daemon(char *path, uint32_t path_bytes, struct launch_error *err);

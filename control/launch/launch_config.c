@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,28 +13,47 @@
 /* Of one client, in the daemon's configuration. */
 #define INFLIGHT_DEFAULT_BYTES (256ull << 20)
 
-static int reserve_port(uint16_t *port);
+static bool has_address(const struct launch_rail *r);
+static const char *address_of(const struct launch_rail *r);
+static int reserve_port(const char *address, uint16_t *port);
 static void write_rail(FILE *f, const struct daemon_process *d, uint16_t rail_idx);
 static void write_stores(FILE *f, const struct launch *l, uint16_t idx);
 static void write_roles(FILE *f, const struct launch_node *node);
 
-/* A socket that is bound with SO_REUSEADDR and does not listen lets a second one with SO_REUSEADDR bind and listen. */
-static int reserve_port(uint16_t *port)
+static bool has_address(const struct launch_rail *r)
 {
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t len = sizeof(sa);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int err = 0;
+	return strcmp(r->transport, "mock") != 0;
+}
 
+static const char *address_of(const struct launch_rail *r)
+{
+	return r->address[0] != '\0' ? r->address : "127.0.0.1";
+}
+
+/* A socket that is bound with SO_REUSEADDR and does not listen lets a second one with SO_REUSEADDR bind and listen. */
+static int reserve_port(const char *address, uint16_t *port)
+{
+	struct sockaddr_in6 sa = {.sin6_family = AF_INET6};
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&sa;
+	socklen_t len = sizeof(sa);
+	int fd, err = 0;
+
+	if (inet_pton(AF_INET6, address, &sa.sin6_addr) != 1) {
+		v4->sin_family = AF_INET;
+		len = sizeof(*v4);
+		if (inet_pton(AF_INET, address, &v4->sin_addr) != 1)
+			return -EINVAL;
+	}
+	fd = socket(sa.sin6_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) < 0 ||
-		bind(fd, (void *)&sa, sizeof(sa)) < 0 || getsockname(fd, (void *)&sa, &len) < 0) {
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) < 0 || bind(fd, (void *)&sa, len) < 0 ||
+		getsockname(fd, (void *)&sa, &len) < 0) {
 		err = -errno;
 		close(fd);
 		return err;
 	}
-	*port = ntohs(sa.sin_port);
+	*port = ntohs(sa.sin6_port); /* where sin_port is, too */
 	return fd;
 }
 
@@ -42,9 +62,9 @@ int launch_reserve_ports(struct daemon_process *d)
 	uint16_t i;
 
 	for (i = 0; i < d->node.n_rails; i++) {
-		if (!d->node.is_store || d->node.rails[i].transport[0] != 't')
+		if (!d->node.is_store || !has_address(&d->node.rails[i]))
 			continue;
-		d->port_fds[i] = reserve_port(&d->ports[i]);
+		d->port_fds[i] = reserve_port(address_of(&d->node.rails[i]), &d->ports[i]);
 		if (d->port_fds[i] < 0)
 			return d->port_fds[i];
 	}
@@ -67,8 +87,12 @@ static void write_rail(FILE *f, const struct daemon_process *d, uint16_t rail_id
 	const struct launch_rail *r = &d->node.rails[rail_idx];
 
 	fprintf(f, "  - name: rail%u\n    transport: %s\n    lcore: %u\n", rail_idx, r->transport, rail_idx + 1u);
-	if (r->transport[0] == 't') {
-		fprintf(f, "    address: 127.0.0.1\n");
+	if (r->device[0] != '\0')
+		fprintf(f, "    device: %s\n", r->device);
+	if (r->device_port != 0)
+		fprintf(f, "    device_port: %u\n", r->device_port);
+	if (has_address(r)) {
+		fprintf(f, "    address: '%s'\n", address_of(r));
 		if (d->ports[rail_idx] != 0)
 			fprintf(f, "    port: %u\n", d->ports[rail_idx]);
 	}
@@ -95,7 +119,8 @@ static void write_stores(FILE *f, const struct launch *l, uint16_t idx)
 	}
 	fprintf(f, "    endpoints:\n");
 	for (i = 0; i < s->node.n_rails; i++)
-		fprintf(f, "      - {address: 127.0.0.1, port: %u, rail: rail%u}\n", s->ports[i], i);
+		fprintf(f, "      - {address: '%s', port: %u, rail: rail%u}\n", address_of(&s->node.rails[i]),
+			s->ports[i], i);
 }
 
 static void write_roles(FILE *f, const struct launch_node *node)
