@@ -84,6 +84,8 @@ static json_t *row_describe(
 	json_object_set_new(o, "latency_p50_ns", json_integer((json_int_t)info->latency_p50_ns));
 	json_object_set_new(o, "latency_p99_ns", json_integer((json_int_t)info->latency_p99_ns));
 	json_object_set_new(o, "corrupt_blamed", json_integer((json_int_t)info->corrupt_blamed));
+	json_object_set_new(
+		o, "removed", json_boolean(api->deps.rails[i].rail && rail_is_detached(api->deps.rails[i].rail)));
 	return o;
 }
 

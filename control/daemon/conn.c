@@ -124,6 +124,7 @@ bool conn_poll(struct conn *c, uint64_t now_ns)
 	did |= poll_sockets(c);
 	did |= accept_timers(c);
 	did |= step_links(c);
+	did |= devices_step(c);
 	did |= diallers_poll(c);
 	did |= queue_flush(c);
 	if (c->want_kick)

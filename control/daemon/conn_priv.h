@@ -262,6 +262,8 @@ struct conn {
 	struct io netlink; /* fd -1: not watched */
 	struct device_io devices[RY_RAILS_MAX][2];
 	struct netdev netdevs[RY_RAILS_MAX];
+	uint32_t leaving; /* rails whose device leaves; and of them */
+	uint32_t let_go;  /* those whose lcore was told */
 	struct listener listeners[RY_RAILS_MAX];
 	struct greet greets[GREETS_MAX];
 	uint32_t n_greets;
@@ -347,6 +349,8 @@ const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps 
 bool link_fence(struct conn *c, struct link *l);
 void devices_watch(struct conn *c);
 void device_ready(struct conn *c, const struct device_io *d);
+/* Lets go of devices that leave, once none of their QPs is left. Whether anything was done. */
+bool devices_step(struct conn *c);
 /* Reads towards a whole HELLO. 1 = complete, 0 = more to come, -errno (-EPROTO: not our protocol, -EPIPE: closed). */
 int hello_read(int fd, struct wire_hello *h, uint32_t *got_bytes);
 

@@ -15,6 +15,8 @@ static bool fence_one(struct conn *c, struct link *l, struct qp *qp);
 static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
 static void lose_qp(struct conn *c, const struct rail_event *e);
 static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
+static bool leave(struct conn *c, uint16_t rail_idx);
+static bool has_qps(const struct conn *c, uint16_t rail_idx);
 
 /* ---- bring-up ---- */
 
@@ -26,6 +28,11 @@ void link_open_qps(struct conn *c, struct link *l)
 
 	if (!rail_attr(rail)->has_addresses)
 		return;
+	if (c->netdevs[l->pair.rail_idx].is_gone) {
+		link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: its RDMA device is of no use any more",
+			conn_rail_conf(c, l->pair.rail_idx)->name);
+		return;
+	}
 	wire_enc_fixed(&m, WIRE_META_QPS, sizeof(m), 0, RY_OK);
 	m.n_qps = l->pair.n_qps;
 	for (uint16_t i = 0; i < l->pair.n_qps && l->state == LINK_JOINING; i++) {
@@ -153,6 +160,7 @@ static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_even
 	default: /* CQ_ERROR, DEVICE_FATAL, REMOVED: nothing can go over this rail any more */
 		log_error("rail %s: %s: it is out of use until the daemon is restarted", name, e->text);
 		c->netdevs[rail_idx].is_gone = true;
+		c->leaving |= e->kind == RAIL_EVENT_REMOVED ? 1u << rail_idx : 0;
 		links_drop(c, rail_idx, cause);
 		break;
 	}
@@ -179,4 +187,54 @@ static void lose_qp(struct conn *c, const struct rail_event *e)
 			return;
 		}
 	}
+}
+
+bool devices_step(struct conn *c)
+{
+	bool did = false;
+
+	for (uint32_t left = c->leaving; left; left &= left - 1)
+		did |= leave(c, (uint16_t)__builtin_ctz(left));
+	return did;
+}
+
+/* The removal waits until this process has closed the device. Its lcore goes first: it polls the completion queue. */
+static bool leave(struct conn *c, uint16_t rail_idx)
+{
+	struct rail *rail = c->deps.rails[rail_idx];
+	uint32_t bit = 1u << rail_idx;
+
+	if (!(c->let_go & bit)) {
+		if (has_qps(c, rail_idx))
+			return false;
+		if (rail_detach(rail) < 0) {
+			c->want_retry = true;
+			return false;
+		}
+		c->let_go |= bit;
+		return true;
+	}
+	if (!rail_is_detached(rail))
+		return false;
+	for (int k = 0; k < 2; k++) {
+		if (c->devices[rail_idx][k].io.fd >= 0)
+			io_watch(c, &c->devices[rail_idx][k].io, 0);
+		c->devices[rail_idx][k].io.fd = -1;
+	}
+	rail_ops(rail)->detach(rail);
+	c->leaving &= ~bit;
+	log_warn("rail %s: its RDMA device is closed", conn_rail_conf(c, rail_idx)->name);
+	return true;
+}
+
+static bool has_qps(const struct conn *c, uint16_t rail_idx)
+{
+	for (uint32_t i = 0; i < c->n_live; i++) {
+		const struct link *l = &c->links[c->live[i]];
+
+		for (unsigned k = 0; l->pair.rail_idx == rail_idx && k < PAIR_QPS_MAX; k++)
+			if (l->pair.qps[k])
+				return true;
+	}
+	return false;
 }

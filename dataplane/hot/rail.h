@@ -87,6 +87,7 @@ struct rail {
 
 	/* ---- written by the lcore, read by control ---- */
 	alignas(64) uint32_t seen_generation;
+	bool is_detached; /* by conn: the device is not touched any more */
 
 	/* ---- written by conn (main before it starts), read by control ---- */
 	alignas(64) uint64_t link_bytes_per_s; /* 0 = unknown */
@@ -110,6 +111,8 @@ struct rail {
 void rail_qp_down(struct rail *r, struct qp *qp, uint8_t wc_status, bool is_fenced);
 /* Adopts a new snapshot if there is one; the heartbeat. Every 256 turns and after every sleep. */
 void rail_housekeeping(struct rail *r);
+/* rail_lcore.c: rail_detach was asked for. Its poll and post do nothing from here on. */
+void rail_let_go(struct rail *r);
 /* The segment of a request id, or NULL when it is gone (a late message). */
 static inline struct segment *rail_segment(struct rail *r, uint64_t request_id)
 {

@@ -128,7 +128,9 @@ static unsigned commands(struct rail *r)
 	while (unlikely((p = spsc_pop(r->adopt)) != NULL)) {
 		struct qp *qp = (struct qp *)((uintptr_t)p & ~RAIL_RELEASE_BIT);
 
-		if ((uintptr_t)p & RAIL_RELEASE_BIT)
+		if (unlikely(!qp))
+			rail_let_go(r);
+		else if ((uintptr_t)p & RAIL_RELEASE_BIT)
 			release(r, qp);
 		else
 			adopt(r, qp);

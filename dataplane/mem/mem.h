@@ -128,7 +128,8 @@ struct region_set {
 };
 
 /* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are
- * undone and its -errno is returned. -ENOSPC: there are REGIONS_MAX already. The set outlives the region. */
+ * undone and its -errno is returned; one that says -ENODEV, because its device has left, is passed over. -ENOSPC: there
+ * are REGIONS_MAX already. The set outlives the region. */
 int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out);
 /* After it failed with rc on the same thread: why, for a message. */
 const char *region_why(const struct region_set *set, int rc);

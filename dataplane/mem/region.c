@@ -38,6 +38,9 @@ int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem
 		bool is_reached = kind == MEM_HOST || rail->reaches_device;
 		int rc = is_reached ? rail->reg(rail->rail, base, bytes, kind, r->idx) : 0;
 
+		/* Its device has left: the other rails go on. */
+		if (rc == -ENODEV)
+			rc = is_reached = false;
 		if (rc) {
 			set->refused_by = r->n_rails;
 			region_unregister(r);

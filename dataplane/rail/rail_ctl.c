@@ -217,6 +217,18 @@ int rail_release(struct rail *r, struct qp *qp)
 	return rail_adopt(r, (struct qp *)((uintptr_t)qp | RAIL_RELEASE_BIT));
 }
 
+/* The release of no QP at all. */
+int rail_detach(struct rail *r)
+{
+	return rail_release(r, NULL);
+}
+
+bool rail_is_detached(const struct rail *r)
+{
+	/* Acquire: partner of the release in rail_let_go; the lcore's last look at the device is over. */
+	return __atomic_load_n(&r->is_detached, __ATOMIC_ACQUIRE);
+}
+
 enum qp_state qp_state(const struct qp *qp)
 {
 	/* Acquire: partner of the releases in rail_loop.c; what the lcore did to the QP is complete. */

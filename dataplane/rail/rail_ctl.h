@@ -104,10 +104,15 @@ int rail_adopt(struct rail *rail, struct qp *qp);
  * promised first that it hands out no more segments for this QP. */
 int rail_release(struct rail *rail, struct qp *qp);
 enum qp_state qp_state(const struct qp *qp);
+/* The rail's device leaves, and no QP is left: asks the lcore to let go of it, and never to poll it again. -EAGAIN: the
+ * ring is full. Once rail_is_detached, conn may close the device; conn's waker is kicked. */
+int rail_detach(struct rail *rail);
 /* Why a FAILED QP failed: enum wc_status. */
 uint8_t qp_fail_status(const struct qp *qp);
 
-/* ---- any thread, relaxed reads ---- */
+/* ---- any thread ---- */
+bool rail_is_detached(const struct rail *rail);
+/* Relaxed reads. */
 const struct rail_counters *rail_counters(const struct rail *rail);
 const struct rail_conf *rail_conf(const struct rail *rail);
 uint16_t rail_idx(const struct rail *rail);

@@ -108,6 +108,18 @@ static bool watch(struct rail *r, int fd)
 	return true;
 }
 
+/* Before conn closes the device: its descriptor leaves our epoll set, and post and poll lead nowhere. */
+void rail_let_go(struct rail *r)
+{
+	watch(r, -1);
+	r->post = transport_post_nothing;
+	r->poll = transport_poll_nothing;
+	r->ops.arm = transport_arm_nothing;
+	/* Release: partner of the acquire in rail_is_detached. */
+	__atomic_store_n(&r->is_detached, true, __ATOMIC_RELEASE);
+	waker_kick(r->conn_waker);
+}
+
 static int timeout_ms(const struct rail *r, uint64_t now_ns)
 {
 	uint64_t at = rail_next_timer(r);

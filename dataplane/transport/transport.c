@@ -82,3 +82,22 @@ bool transport_no_events(struct rail *rail, struct rail_event *out)
 {
 	return false;
 }
+
+void transport_no_detach(struct rail *rail)
+{
+}
+
+uint16_t transport_post_nothing(struct rail *rail, const struct wr *wr, uint16_t n)
+{
+	return n;
+}
+
+uint16_t transport_poll_nothing(struct rail *rail, struct wc *wc, uint16_t max)
+{
+	return 0;
+}
+
+int transport_arm_nothing(struct rail *rail)
+{
+	return -1;
+}

@@ -248,6 +248,9 @@ struct transport_ops {
 	bool (*event_next)(struct rail *rail, struct rail_event *out);
 	/* Any thread but an lcore's: reads files. `out` is cleared by the caller (rail_describe). */
 	void (*describe)(const struct rail *rail, struct rail_device_info *out);
+	/* conn: the device leaves. Its QPs are closed and the lcore has let go of it (rail_detach): closes all that the
+	 * rail has of it, or the removal would wait for us. mem_reg and pair_connect answer -ENODEV from here on. */
+	void (*detach)(struct rail *rail);
 };
 
 /* Finds a transport by name; NULL when it is not built or not known. */
@@ -266,6 +269,11 @@ void transport_no_address(const struct rail *rail, const struct qp *qp, struct q
 int transport_no_remote(struct rail *rail, struct qp *qp, const struct qp_address *peer);
 int transport_no_event_fds(const struct rail *rail, int fds[2]); /* 0 of them */
 bool transport_no_events(struct rail *rail, struct rail_event *out);
+void transport_no_detach(struct rail *rail);
+/* For the lcore of a rail that has let go of its device. */
+uint16_t transport_post_nothing(struct rail *rail, const struct wr *wr, uint16_t n); /* takes and drops them */
+uint16_t transport_poll_nothing(struct rail *rail, struct wc *wc, uint16_t max);
+int transport_arm_nothing(struct rail *rail);
 
 #ifdef __cplusplus
 }

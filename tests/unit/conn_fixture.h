@@ -58,6 +58,8 @@ struct rail {
 	int n_qps;
 	int n_released;
 	int n_link_reads;
+	bool is_detach_asked; /* the lcore is to let go of the device, and */
+	bool is_detached;     /* has */
 };
 
 static int fake_connect(struct rail *rail, const struct qp_request *req, struct qp **out)
@@ -141,6 +143,17 @@ int rail_adopt(struct rail *rail, struct qp *qp)
 int rail_release(struct rail *rail, struct qp *qp)
 {
 	return fake_command(rail, qp, true);
+}
+
+int rail_detach(struct rail *rail)
+{
+	rail->is_detach_asked = true;
+	return rail->is_full ? -EAGAIN : 0;
+}
+
+bool rail_is_detached(const struct rail *rail)
+{
+	return rail->is_detached;
 }
 
 /* What happens just before conn looks at a QP's state, once. */

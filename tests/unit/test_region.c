@@ -202,3 +202,18 @@ Test(region, every_rail_that_pins_is_charged_for_itself)
 	set.rails[1].pins = set.rails[3].pins = true;
 	cr_assert_eq(region_pinned_bytes(&set, 10), 20);
 }
+
+/* A rail whose device has left takes no part; the others do. */
+Test(region, passes_over_a_rail_whose_device_has_left)
+{
+	struct region *r;
+
+	fakes[2].fail_with = -ENODEV;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), 0);
+	cr_assert_eq(region_reach(r), 0xbu);
+	region_unregister(r);
+	cr_assert(!fakes[0].n_registered && !fakes[2].n_registered && fakes[2].last_dereg == -1);
+	for (int i = 0; i < 4; i++)
+		fakes[i].fail_with = -ENODEV;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), -ENOTSUP, "there is none left");
+}

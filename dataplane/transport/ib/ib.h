@@ -16,6 +16,7 @@
 #ifndef RY_IB_H
 #define RY_IB_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -94,8 +95,7 @@ struct ib_rail {
 	int gid_index;
 	union ibv_gid gid;
 	char gid_text[64];
-	struct rdma_event_channel *removal; /* NULL = removal of the device is not seen */
-	struct rdma_cm_id *removal_id;
+	int removal_fd; /* -1 = removal of the device is not seen */
 	uint32_t mtu_bytes;
 	uint32_t rd_atomic;
 	uint32_t max_msg_bytes;
@@ -106,8 +106,10 @@ struct ib_rail {
 	/* ---- written by the lcore; by conn while a QP that had the window is being fenced ---- */
 	alignas(64) uint32_t next_keys[WINDOWS_MAX];
 	struct ibv_mw *mws[WINDOWS_MAX];
-	/* ---- written by the work thread (see ib_mr) ---- */
+	/* ---- written by the work thread (see ib_mr); by conn when the device leaves ---- */
 	struct ib_mr mrs[REGIONS_MAX];
+	pthread_mutex_t lock; /* of mrs, and of all that verbs_detach closes; nothing of the lcore's takes it */
+	bool has_left;        /* the device is closed: ctx is NULL */
 	uint32_t region_keys[REGIONS_MAX]; /* quarantine: their rkeys */
 	/* ---- written by conn ---- */
 	struct ib_qp *qps[RAIL_QPS_MAX];
@@ -177,6 +179,12 @@ void ib_qp_local(const struct rail *r, const struct qp *qp, struct qp_address *o
 int ib_qp_remote(struct rail *r, struct qp *qp, const struct qp_address *peer);
 bool ib_qp_wants_fence(const struct rail *r, const struct qp *qp);
 void ib_qp_fence(struct rail *r, struct qp *qp);
+
+/* ---- ib_removal.c ---- */
+/* A descriptor that becomes readable when the kernel wants to remove the device of this address; -1 = none. */
+int ib_removal_watch(const char *address);
+/* Whether it does. */
+bool ib_removal_seen(int fd);
 
 /* ---- ib_event.c ---- */
 int ib_event_fds(const struct rail *r, int fds[2]);

@@ -11,11 +11,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
-#include <rdma/rdma_cma.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GIDS_MAX 256
 #define SOFT_ROCE_VENDOR 0xffffffu
@@ -34,7 +34,7 @@ static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device)
 static bool fits(const struct search *s, const struct ibv_gid_entry *e);
 static void saw(struct search *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes);
-static void watch_removal(struct ib_rail *ib, const struct rail_conf *conf);
+static void describe(const struct rail *r, const struct ib_rail *ib, struct rail_device_info *out);
 
 static bool to_gid(const char *address, union ibv_gid *gid)
 {
@@ -174,38 +174,22 @@ static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, ui
 	ib->retries_binds = ib->attr.vendor_id == SOFT_ROCE_VENDOR;
 	if (fcntl(ib->ctx->async_fd, F_SETFL, fcntl(ib->ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)
 		return -errno;
-	watch_removal(ib, conf);
+	ib->removal_fd = ib_removal_watch(conf->address);
 	return 0;
-}
-
-/* Soft-RoCE sends no async event when its device is removed, and the removal waits for us: rdma_cm tells of it
- * (rdma_get_cm_event(3), RDMA_CM_EVENT_DEVICE_REMOVAL). Without rdma_cm the rail works all the same. */
-static void watch_removal(struct ib_rail *ib, const struct rail_conf *conf)
-{
-	struct sockaddr_storage at = {0};
-	struct sockaddr_in *v4 = (struct sockaddr_in *)&at;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&at;
-
-	if (inet_pton(AF_INET, conf->address, &v4->sin_addr) == 1)
-		v4->sin_family = AF_INET;
-	else if (inet_pton(AF_INET6, conf->address, &v6->sin6_addr) == 1)
-		v6->sin6_family = AF_INET6;
-	else
-		return;
-	ib->removal = rdma_create_event_channel();
-	if (!ib->removal)
-		return;
-	fcntl(ib->removal->fd, F_SETFL, fcntl(ib->removal->fd, F_GETFL) | O_NONBLOCK);
-	if (rdma_create_id(ib->removal, &ib->removal_id, NULL, RDMA_PS_TCP))
-		ib->removal_id = NULL;
-	else
-		rdma_bind_addr(ib->removal_id, (struct sockaddr *)&at);
 }
 
 void ib_describe(const struct rail *r, struct rail_device_info *out)
 {
-	const struct ib_rail *ib = ib_of(r);
+	struct ib_rail *ib = ib_of(r);
 
+	pthread_mutex_lock(&ib->lock);
+	if (!ib->has_left)
+		describe(r, ib, out);
+	pthread_mutex_unlock(&ib->lock);
+}
+
+static void describe(const struct rail *r, const struct ib_rail *ib, struct rail_device_info *out)
+{
 	ib_sysfs_device(SYSFS_ROOT, ibv_get_device_name(ib->ctx->device), ib->port, (uint32_t)ib->gid_index, out);
 	snprintf(out->gid, sizeof(out->gid), "%s", ib->gid_text);
 	out->gid_index = ib->gid_index;
@@ -216,13 +200,10 @@ void ib_describe(const struct rail *r, struct rail_device_info *out)
 
 void ib_device_close(struct ib_rail *ib)
 {
-	if (ib->removal_id)
-		rdma_destroy_id(ib->removal_id);
-	if (ib->removal)
-		rdma_destroy_event_channel(ib->removal);
+	if (ib->removal_fd >= 0)
+		close(ib->removal_fd);
 	if (ib->ctx)
 		ibv_close_device(ib->ctx);
-	ib->removal_id = NULL;
-	ib->removal = NULL;
+	ib->removal_fd = -1;
 	ib->ctx = NULL;
 }

@@ -3,7 +3,6 @@
  * that (ibv_get_async_event(3)). */
 #include "transport/ib/ib.h"
 
-#include <rdma/rdma_cma.h>
 #include <stdio.h>
 
 static bool translate(struct rail *r, const struct ibv_async_event *ev, struct rail_event *out);
@@ -15,8 +14,8 @@ int ib_event_fds(const struct rail *r, int fds[2])
 	int n = 0;
 
 	fds[n++] = ib->ctx->async_fd;
-	if (ib->removal)
-		fds[n++] = ib->removal->fd;
+	if (ib->removal_fd >= 0)
+		fds[n++] = ib->removal_fd;
 	return n;
 }
 
@@ -25,6 +24,8 @@ bool ib_event_next(struct rail *r, struct rail_event *out)
 	struct ib_rail *ib = ib_of(r);
 	struct ibv_async_event ev;
 
+	if (ib->has_left)
+		return false;
 	while (ibv_get_async_event(ib->ctx, &ev) == 0) {
 		bool is_ours = translate(r, &ev, out);
 
@@ -72,14 +73,9 @@ static bool translate(struct rail *r, const struct ibv_async_event *ev, struct r
 
 static bool next_removal(struct ib_rail *ib, struct rail_event *out)
 {
-	struct rdma_cm_event *ev;
-	bool is_removal;
-
-	if (!ib->removal || rdma_get_cm_event(ib->removal, &ev))
+	if (ib->removal_fd < 0 || !ib_removal_seen(ib->removal_fd))
 		return false;
-	is_removal = ev->event == RDMA_CM_EVENT_DEVICE_REMOVAL;
-	rdma_ack_cm_event(ev);
 	*out = (struct rail_event){.kind = RAIL_EVENT_REMOVED};
 	snprintf(out->text, sizeof(out->text), "%s: the device is being removed", ib->ctx->device->name);
-	return is_removal;
+	return true;
 }

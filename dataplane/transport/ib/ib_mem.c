@@ -7,7 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
+static int register_region(struct rail *r, void *base, uint64_t bytes, uint16_t region);
+
 int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region)
+{
+	struct ib_rail *ib = ib_of(r);
+	int rc = -ENODEV;
+
+	pthread_mutex_lock(&ib->lock);
+	if (ib->has_left)
+		snprintf(r->why, sizeof(r->why), "rail %s: its RDMA device was removed", r->conf.name);
+	else
+		rc = register_region(r, base, bytes, region);
+	pthread_mutex_unlock(&ib->lock);
+	return rc;
+}
+
+static int register_region(struct rail *r, void *base, uint64_t bytes, uint16_t region)
 {
 	struct ib_rail *ib = ib_of(r);
 	const char *name = ibv_get_device_name(ib->ctx->device);
@@ -31,8 +47,12 @@ int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region)
 
 void ib_mem_dereg(struct rail *r, uint16_t region)
 {
-	ib_of(r)->region_keys[region] = 0;
-	ib_mr_close(&ib_of(r)->mrs[region]);
+	struct ib_rail *ib = ib_of(r);
+
+	pthread_mutex_lock(&ib->lock);
+	ib->region_keys[region] = 0;
+	ib_mr_close(&ib->mrs[region]);
+	pthread_mutex_unlock(&ib->lock);
 }
 
 /* With windows, no remote access of its own (see ib.h). */

@@ -33,6 +33,10 @@ int ib_pair_connect(struct rail *r, const struct qp_request *req, struct qp **ou
 	int rc;
 
 	r->why_no_qp[0] = '\0';
+	if (ib->has_left) {
+		snprintf(r->why_no_qp, sizeof(r->why_no_qp), "its RDMA device was removed");
+		return -ENODEV;
+	}
 	while (place < RAIL_QPS_MAX && ib->qps[place])
 		place++;
 	if (place == RAIL_QPS_MAX || ib->n_qps >= ib->max_qps) {

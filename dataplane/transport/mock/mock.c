@@ -41,6 +41,7 @@ const struct transport_ops mock_ops = {
 	.event_fds = transport_no_event_fds,
 	.event_next = transport_no_events,
 	.describe = mock_describe,
+	.detach = transport_no_detach,
 };
 
 static int mock_open(struct rail *rail, const struct rail_conf *conf)

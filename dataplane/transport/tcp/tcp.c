@@ -50,6 +50,7 @@ const struct transport_ops tcp_ops = {
 	.event_fds = transport_no_event_fds,
 	.event_next = transport_no_events,
 	.describe = tcp_describe,
+	.detach = transport_no_detach,
 };
 
 static void *zalloc_lines(size_t bytes)

@@ -13,6 +13,8 @@
 static int verbs_open(struct rail *r, const struct rail_conf *conf);
 static int make_queues(struct rail *r, struct ib_rail *ib);
 static void verbs_close(struct rail *r);
+static void close_device(struct ib_rail *ib);
+static void verbs_detach(struct rail *r);
 static int verbs_arm(struct rail *r);
 static bool has_any(const uint64_t *set);
 static int verbs_fence(struct rail *r, struct window *window);
@@ -38,6 +40,7 @@ const struct transport_ops verbs_ops = {
 	.event_fds = ib_event_fds,
 	.event_next = ib_event_next,
 	.describe = ib_describe,
+	.detach = verbs_detach,
 };
 
 static int verbs_open(struct rail *r, const struct rail_conf *conf)
@@ -48,6 +51,8 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 	if (posix_memalign((void **)&ib, 64, sizeof(*ib)))
 		return -ENOMEM;
 	memset(ib, 0, sizeof(*ib));
+	ib->removal_fd = -1;
+	pthread_mutex_init(&ib->lock, NULL);
 	r->tr = ib;
 	rc = ib_device_open(ib, conf, r->why, sizeof(r->why));
 	rc = rc ? rc : make_queues(r, ib);
@@ -97,6 +102,15 @@ static void verbs_close(struct rail *r)
 
 	if (!ib)
 		return;
+	close_device(ib);
+	pthread_mutex_destroy(&ib->lock);
+	free(ib);
+	r->tr = NULL;
+}
+
+/* Regions are gone already, or verbs_detach took them. */
+static void close_device(struct ib_rail *ib)
+{
 	ib_windows_destroy(ib);
 	ib_mr_close(&ib->probe);
 	ib_mr_close(&ib->sink);
@@ -106,9 +120,23 @@ static void verbs_close(struct rail *r)
 		ibv_destroy_comp_channel(ib->channel);
 	if (ib->pd)
 		ibv_dealloc_pd(ib->pd);
+	ib->cq = NULL;
+	ib->channel = NULL;
+	ib->pd = NULL;
 	ib_device_close(ib);
-	free(ib);
-	r->tr = NULL;
+}
+
+/* Others keep their regions: they are told -ENODEV for new ones, and the old ones' end finds nothing to do. */
+static void verbs_detach(struct rail *r)
+{
+	struct ib_rail *ib = ib_of(r);
+
+	pthread_mutex_lock(&ib->lock);
+	ib->has_left = true;
+	for (unsigned i = 0; i < REGIONS_MAX; i++)
+		ib_mr_close(&ib->mrs[i]);
+	close_device(ib);
+	pthread_mutex_unlock(&ib->lock);
 }
 
 /* Follows rail->qps. A QP that left is not touched again. */
