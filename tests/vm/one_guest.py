@@ -10,16 +10,18 @@ import sys
 import guest
 import tap
 import vm_data
-import vm_kill
+import vm_device
+import vm_ends
 import vm_quarantine
 import vm_setup
 
 # Name -> (function of (tap, guest, build), options of the guest).
 GROUPS = {
     'data': (vm_data.run, {}),
-    'kill': (vm_kill.run, {}),
+    'ends': (vm_ends.run, {}),
     'quarantine': (vm_quarantine.run, {}),
     'setup': (vm_setup.run, {}),
+    'device': (vm_device.run, {}),
 }
 
 
