@@ -194,7 +194,7 @@ void path_done(struct control *c, const struct segment *s);
 /* ---- stall.c ---- */
 /* With every path_scan. */
 void stall_scan(struct control *c);
-/* How much of the time since then the host took; to within STALL_SLOT_NS, never too little. */
+/* How much of the time since then the host took, to within a STALL_SLOT_NS, of the last STALL_SLOTS of them. */
 uint64_t stall_since_ns(const struct stall *s, uint64_t now_ns, uint64_t from_ns);
 
 /* Looks for segments over their deadline, every DEADLINE_SCAN_NS. */

@@ -47,8 +47,8 @@ extern "C" {
 #define DEADLINE_DRAINS 64u           /* bursts of segments taken in before any is judged */
 #define DEADLINE_STALL_NS 20000000ull /* a scan this late, or a rail without a turn for so long, had no CPU */
 #define STALL_SLOT_NS 64000000ull
-#define STALL_SLOTS 64u /* longer than the longest wait that is judged */
-#define STALL_MOST 3u   /* a deadline is put off by at most so many times itself */
+#define STALL_SLOTS 256u /* 16 s of history; what was lost before is forgotten */
+#define STALL_MOST 3u    /* a deadline is put off by at most so many times itself */
 #define HOUSEKEEPING_NS 1000000ull
 
 struct op;
@@ -59,6 +59,7 @@ struct client_state;
 /* ---- stall.c ---- */
 struct stall {
 	uint64_t turn_at_ns; /* the lcore was seen to have had one */
+	bool was_busy;       /* something was out at the last scan */
 	uint64_t lost_ns;    /* in all */
 	uint64_t slot;       /* the one that now is in, counted from 0 */
 	uint64_t lost_before[STALL_SLOTS];

@@ -19,19 +19,24 @@ void stall_scan(struct control *c)
 		struct stall *s = &c->rails[r].stall;
 		bool had_turn = rail_had_turn(c->rails[r].rail, &c->rails[r].turns_seen);
 
-		if (is_late || (!had_turn && c->now_ns - s->turn_at_ns > DEADLINE_STALL_NS))
+		/* Where nothing was out there was nothing to scan for, and control slept. */
+		if (s->was_busy && (is_late || (!had_turn && c->now_ns - s->turn_at_ns > DEADLINE_STALL_NS)))
 			lose(s, c->now_ns, gap_ns);
 		else
 			roll(s, c->now_ns);
 		if (had_turn || is_late || !gap_ns)
 			s->turn_at_ns = c->now_ns;
+		s->was_busy = c->rails[r].inflight_bytes != 0;
 	}
 }
 
+/* A gap that began before this slot was over when anything in it began. */
 static void lose(struct stall *s, uint64_t now_ns, uint64_t ns)
 {
 	roll(s, now_ns);
 	s->lost_ns += ns;
+	if ((now_ns - ns) / STALL_SLOT_NS < s->slot)
+		s->lost_before[s->slot % STALL_SLOTS] = s->lost_ns;
 }
 
 /* A slot says what was lost before it began. */

@@ -341,6 +341,45 @@ Test(node_time, reads_survive_a_hundred_fences)
 
 /* ---- A store that does not answer ---- */
 
+/* When a silent store's segments are found out, in ms, on a host whose every turn comes so late. */
+static uint64_t noticed_after_ms(uint64_t turn_ns)
+{
+	struct silence tap = {.want_cancels = true, .want_dones = true};
+	uint64_t start, before, took;
+	uint8_t *data;
+	struct rig r;
+
+	begin(&r, 1, 100000000);
+	data = rig_object(&r, "k", MIB, 1);
+	rig_tap(&r, silence, &tap);
+	start = r.now_ns;
+	before = stat_get(&r.node->counters.segments_expired);
+	rig_submit_read(&r, r.client, "k", 0, UINT64_MAX, 0, start + 100000 * MS);
+	while (stat_get(&r.node->counters.segments_expired) == before && r.now_ns < start + 60000 * MS) {
+		rig_step(&r);
+		r.now_ns += turn_ns;
+	}
+	took = (r.now_ns - start) / MS;
+	rig_tap(&r, NULL, NULL);
+	free(data);
+	rig_stop(&r);
+	return took;
+}
+
+Test(node_time, a_silent_store_is_noticed_at_its_deadline)
+{
+	uint64_t ms = noticed_after_ms(0);
+
+	cr_assert(ms >= 2000 && ms < 2500, "%lu ms", ms);
+}
+
+Test(node_time, a_host_short_of_cpu_judges_later_but_judges)
+{
+	uint64_t ms = noticed_after_ms(25 * MS);
+
+	cr_assert(ms > 4000 && ms < 4 * 2000 + 500, "%lu ms", ms);
+}
+
 Test(node_time, fence_after_the_timeout)
 {
 	struct silence tap = {.want_cancels = true, .want_dones = true};

@@ -21,6 +21,7 @@ static void begin(void)
 	c.n_rails = 1;
 	c.rails[0].rail = rail;
 	c.now_ns = 1000000 * MS;
+	c.rails[0].inflight_bytes = 1;
 	stall_scan(&c);
 }
 
@@ -91,6 +92,29 @@ Test(stall, half_of_the_cpu_is_half_of_the_time)
 		scan_at(t, true);
 	}
 	cr_assert(lost_ms(0) >= 900 && lost_ms(0) <= 1100, "%lu", lost_ms(0));
+}
+
+/* Control sleeps while nothing is out: the first scan after it is late and means nothing. */
+Test(stall, a_pause_without_work_is_none)
+{
+	scan_at(5, true);
+	c.rails[0].inflight_bytes = 0;
+	scan_at(10, true);
+	c.rails[0].inflight_bytes = 1;
+	scan_at(10010, true);
+	cr_assert_eq(lost_ms(0), 0);
+	scan_at(10015, true);
+	cr_assert_eq(lost_ms(10010), 0);
+}
+
+/* What was posted after control had its CPU back did not wait for it. */
+Test(stall, a_gap_is_not_charged_to_what_came_after_it)
+{
+	scan_at(5, true);
+	scan_at(1005, true);
+	scan_at(1010, true);
+	cr_assert_eq(lost_ms(1006), 0);
+	cr_assert_eq(lost_ms(5), 1000);
 }
 
 Test(stall, history_is_bounded)
