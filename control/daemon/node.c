@@ -220,6 +220,9 @@ static int make_rails(struct node *n, struct text *t)
 	for (uint16_t i = 0; i < c->n_rails; i++) {
 		why[0] = '\0';
 		rc = rail_create(&c->rails[i], i, &deps, &n->rails[i]);
+		/* A device's own queues are locked, too: too small a limit may show here already. */
+		if (rc == -ENOMEM && node_check_memlock(n, t->at, t->bytes) < 0)
+			return rc;
 		if (rc < 0)
 			return explain(t, rc, "rail %s: transport %s cannot be opened on '%s': %s; check %s",
 				c->rails[i].name, c->rails[i].transport, c->rails[i].address,

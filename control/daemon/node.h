@@ -78,6 +78,8 @@ struct node {
 /* After the rails are open (node_rails.c): 0, or -errno with `message` filled; warns of what works but is worth
  * knowing. */
 int node_check_rails(const struct node *n, char *message, uint32_t message_bytes);
+/* -ENOMEM: RLIMIT_MEMLOCK is too small for what this configuration registers at the least; needs no open rail. */
+int node_check_memlock(const struct node *n, char *message, uint32_t message_bytes);
 /* 0, or -errno with `message` filled: what, where, why, what to do. */
 int node_create(const struct node_conf *conf, char *message, uint32_t message_bytes, struct node **out);
 /* All threads and lcores have ended, and all clients are destroyed. Accepts NULL and what node_create could not finish.

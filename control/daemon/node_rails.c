@@ -11,6 +11,7 @@
 #include "read/plan.h"
 
 static int check_segments(const struct node *n, char *message, uint32_t message_bytes);
+static bool pins(const struct rail_conf *conf);
 static uint64_t memory_to_come(const struct node *n);
 static void tell_quarantine(const struct node *n);
 static void tell_shared(const struct node *n);
@@ -19,14 +20,30 @@ int node_check_rails(const struct node *n, char *message, uint32_t message_bytes
 {
 	int rc = check_segments(n, message, message_bytes);
 
-	/* Rails that register memory pin it: told before the kernel refuses. */
 	if (!rc)
-		rc = eal_check_memlock(region_pinned_bytes(&n->regions, memory_to_come(n)), message, message_bytes);
+		rc = node_check_memlock(n, message, message_bytes);
 	if (rc)
 		return rc;
 	tell_quarantine(n);
 	tell_shared(n);
 	return 0;
+}
+
+/* Rails that register memory pin it: told before the kernel refuses. */
+int node_check_memlock(const struct node *n, char *message, uint32_t message_bytes)
+{
+	uint64_t bytes = 0;
+
+	for (uint16_t i = 0; i < n->config->n_rails; i++)
+		bytes += pins(&n->config->rails[i]) ? memory_to_come(n) : 0;
+	return eal_check_memlock(bytes, message, message_bytes);
+}
+
+static bool pins(const struct rail_conf *conf)
+{
+	const struct transport_ops *ops = transport_find(conf->transport);
+
+	return ops && ops->mem_reg != transport_no_reg;
 }
 
 /* A PULL may be read in one RDMA READ. */
