@@ -103,7 +103,7 @@ def no_such_device(t, g):
 def wrong_gid_index(t, g):
     store = nodes.store(g, BUILD, memory='16MiB')
     store.config['rails'][1]['gid_index'] = 99
-    refused(t, store, ENVIRONMENT, 'rail rail1', 'rxe1', '[1] ::ffff:10.77.1.1', 'fd77:1::1')
+    refused(t, store, ENVIRONMENT, 'rail rail1', 'rxe1', 'gid_index 99', '[1] ::ffff:10.77.1.1', 'fd77:1::1')
 
 
 def ipv6_only(t, g):

@@ -30,6 +30,7 @@ struct search {
 };
 
 static bool try_device(struct ib_rail *ib, struct search *s, struct ibv_device *dev);
+static int why_not_opened(const struct ibv_device *dev, int error);
 static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device);
 static bool fits(const struct search *s, const struct ibv_gid_entry *e);
 static void saw(struct search *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -52,6 +53,7 @@ int ib_device_open(struct ib_rail *ib, const struct rail_conf *conf, char *why, 
 	struct search s = {.conf = conf, .ifindex = conf->netdev[0] ? if_nametoindex(conf->netdev) : 0};
 	struct ibv_device **list;
 	bool is_found = false;
+	char at[32] = "";
 	int n = 0;
 
 	if (conf->netdev[0] && !s.ifindex) {
@@ -67,8 +69,10 @@ int ib_device_open(struct ib_rail *ib, const struct rail_conf *conf, char *why, 
 	if (list)
 		ibv_free_device_list(list);
 	if (!is_found) {
-		snprintf(why, why_bytes, "no RDMA device%s%s has a RoCEv2 GID of %s; %s%s",
-			conf->verbs.device[0] ? " " : "", conf->verbs.device, conf->address,
+		if (conf->verbs.gid_index != UINT32_MAX)
+			snprintf(at, sizeof(at), " at gid_index %u", conf->verbs.gid_index);
+		snprintf(why, why_bytes, "no RDMA device%s%s has a RoCEv2 GID of %s%s; %s%s",
+			conf->verbs.device[0] ? " " : "", conf->verbs.device, conf->address, at,
 			s.seen[0] ? "there are:"
 			: n       ? "no device of that name; see rdma link"
 				  : "there is no RDMA device at all; see rdma link",
@@ -84,8 +88,9 @@ static bool try_device(struct ib_rail *ib, struct search *s, struct ibv_device *
 
 	ib->ctx = ibv_open_device(dev);
 	if (!ib->ctx) {
-		s->error = errno;
-		saw(s, " %s cannot be opened: %s (is /dev/infiniband there for this user?);", name, strerror(errno));
+		s->error = why_not_opened(dev, errno);
+		saw(s, " %s cannot be opened: %s (may this user read and write /dev/infiniband/%s?);", name,
+			strerror(s->error), dev->dev_name);
 		return false;
 	}
 	ib->port = (uint8_t)s->conf->verbs.port;
@@ -94,6 +99,15 @@ static bool try_device(struct ib_rail *ib, struct search *s, struct ibv_device *
 	ibv_close_device(ib->ctx);
 	ib->ctx = NULL;
 	return false;
+}
+
+/* libibverbs looks for another file where it may not open this one, and reports that there is none. */
+static int why_not_opened(const struct ibv_device *dev, int error)
+{
+	char path[sizeof("/dev/infiniband/") + sizeof(dev->dev_name)];
+
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", dev->dev_name);
+	return access(path, R_OK | W_OK) < 0 && errno == EACCES ? EACCES : error;
 }
 
 static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device)
