@@ -10,6 +10,7 @@ import sys
 import guest
 import tap
 import vm_data
+import vm_demo
 import vm_device
 import vm_ends
 import vm_quarantine
@@ -22,6 +23,7 @@ GROUPS = {
     'quarantine': (vm_quarantine.run, {}),
     'setup': (vm_setup.run, {}),
     'device': (vm_device.run, {}),
+    'demo': (vm_demo.run, {}),
 }
 
 

@@ -52,14 +52,18 @@ def cycles(t, g, store):
     first = dial(20)  # what grows once, such as a heap, has grown
     t.check('pairs come up', first.status == 0, first.output)
     nodes.await_true('their QPs are gone', lambda: not store.counters()['rail0']['qps'], 30)
-    before, files, memory = resources(g), open_files(g, store), data_kib(g, store)
-    done = dial(CYCLES)
-    t.check(f'{CYCLES} pairs were up one after the other', done.status == 0, done.output)
-    nodes.await_true('their QPs are gone', lambda: not store.counters()['rail0']['qps'], 30)
+    before, files = resources(g), open_files(g, store)
+    for half in ('first', 'second'):
+        memory = data_kib(g, store)
+        done = dial(CYCLES // 2)
+        t.check(f'{half} half of {CYCLES}: pairs were up one after the other', done.status == 0, done.output)
+        nodes.await_true('their QPs are gone', lambda: not store.counters()['rail0']['qps'], 30)
     t.equal('the device holds what it held before', resources(g), before)
     t.equal('as many files are open', open_files(g, store), files)
+    # A heap finds its size in the first half. What a QP has in memory is more than 64 KiB.
     grown = data_kib(g, store) - memory
-    t.check('memory did not grow with them', grown < 4 * CYCLES, f'{grown} KiB more')
+    t.note(f'the second half took {grown} KiB')
+    t.check('memory did not grow with them', grown < 2 * CYCLES, f'{grown} KiB more')
     t.equal('no pair is left', [p for r in store.rails().values() for p in r['pairs']], [])
 
 
