@@ -9,6 +9,7 @@ import sys
 
 import guest
 import tap
+import vm_conform
 import vm_data
 import vm_demo
 import vm_device
@@ -18,6 +19,7 @@ import vm_setup
 
 # Name -> (function of (tap, guest, build), options of the guest).
 GROUPS = {
+    'conform': (vm_conform.run, {}),
     'data': (vm_data.run, {}),
     'ends': (vm_ends.run, {}),
     'quarantine': (vm_quarantine.run, {}),
