@@ -444,10 +444,11 @@ Test(config, every_number_has_its_limits)
 Test(config, every_number_refuses_what_its_field_cannot_hold)
 {
 	for (const struct config_row *row = config_rows; row < config_rows + config_n_rows; row++) {
-		uint64_t ones = row->size_bytes == 8 ? UINT64_MAX : (1ull << (8 * row->size_bytes)) - 1;
+		uint64_t ones;
 
 		if (!is_number(row))
 			continue;
+		ones = row->size_bytes == 8 ? UINT64_MAX : (1ull << (8 * row->size_bytes)) - 1;
 		if (value_of(row, row->most) < ones)
 			row_refuses(row, exactly(row, ones), "outside its range");
 		if (row->size_bytes < 8)
