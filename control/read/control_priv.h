@@ -97,7 +97,7 @@ struct rail_ctx {
 	uint64_t corrupt_at_ns;  /* when it last brought a stripe wrong that another rail brought right */
 	uint64_t corrupt_blamed; /* stripes, see failover.c */
 	bool is_draining;        /* by an operator: no new segments */
-	uint64_t turns_seen;     /* path_scan: of the lcore */
+	uint64_t turns_seen;     /* stall_scan: of the lcore */
 	struct stall stall;
 	bool want_kick;
 	bool want_cancel_scan;
@@ -159,7 +159,6 @@ struct peer {
 	struct peer_pair pairs[PEER_PAIRS_MAX];
 	struct peer_pair by_rail[RY_RAILS_MAX]; /* the pair each local rail uses */
 	bool is_dialling;                       /* MSG_DIAL is out */
-	uint32_t last_status;
 	struct dial_event dial;
 	char cause[RY_CAUSE_MAX_BYTES]; /* why it is not connected */
 };
@@ -433,6 +432,8 @@ struct control {
 	struct health health;
 	struct path paths[PAIRS_MAX];
 	struct probe *probes; /* PROBES_MAX */
+	uint16_t ping_store;  /* prober.c: where the last turn found no probe, and */
+	uint32_t ping_pair;   /* the next begins */
 	uint64_t deadline_scan_ns;
 	uint64_t scanned_ns; /* stall.c: last scan */
 	struct rail_ctx rails[RY_RAILS_MAX];

@@ -5,8 +5,10 @@
  */
 #include "read/control_priv.h"
 
-static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp);
-static struct probe *free_probe(struct control *c);
+static void ping_due(struct control *c);
+static bool wants_ping(const struct control *c, uint16_t pair_idx);
+static void ping(struct control *c, struct peer_pair *pp, struct probe *pr);
+static struct probe *free_probe(const struct control *c);
 static uint64_t give_up_ns(const struct probe *pr);
 static void map_again(struct control *c, uint16_t breaker);
 static void log_transitions(struct control *c);
@@ -15,18 +17,7 @@ static uint64_t ping_due_ns(const struct control *c, uint16_t idx);
 void prober_run(struct control *c)
 {
 	rail_health_expire(&c->health.breakers, c->now_ns);
-	for (uint16_t i = 0; i < c->config->n_stores; i++) {
-		struct peer *p = &c->peers[i];
-
-		for (uint32_t k = 0; k < p->n_pairs; k++) {
-			uint16_t idx = p->pairs[k].pair->idx;
-
-			if (!c->paths[idx].is_killed && !c->paths[idx].is_probed &&
-				c->now_ns >= c->paths[idx].ping_after_ns &&
-				health_wants_ping(&c->health, idx, c->now_ns))
-				ping(c, idx, &p->pairs[k]);
-		}
-	}
+	ping_due(c);
 	for (uint32_t i = 0; i < PROBES_MAX; i++) {
 		struct probe *pr = &c->probes[i];
 
@@ -39,14 +30,47 @@ void prober_run(struct control *c)
 	log_transitions(c);
 }
 
-static void ping(struct control *c, uint16_t pair_idx, struct peer_pair *pp)
+/* When all probes are out, each of which has a lease, the rest waits; and goes first then. */
+static void ping_due(struct control *c)
 {
-	struct probe *pr = free_probe(c);
+	uint16_t n = c->config->n_stores, first = c->ping_store;
+	uint32_t begin = c->ping_pair;
+
+	for (uint16_t i = 0; i <= n && n; i++) {
+		uint16_t store = (uint16_t)((first + i) % n);
+		struct peer *p = &c->peers[store];
+		uint32_t end = i == n ? RTE_MIN(begin, p->n_pairs) : p->n_pairs;
+
+		for (uint32_t k = i ? 0 : begin; k < end; k++) {
+			struct probe *pr;
+
+			if (!wants_ping(c, p->pairs[k].pair->idx))
+				continue;
+			pr = free_probe(c);
+			if (!pr) {
+				c->ping_store = store;
+				c->ping_pair = k;
+				return;
+			}
+			ping(c, &p->pairs[k], pr);
+		}
+	}
+}
+
+static bool wants_ping(const struct control *c, uint16_t pair_idx)
+{
+	const struct path *p = &c->paths[pair_idx];
+
+	return !p->is_killed && !p->is_probed && c->now_ns >= p->ping_after_ns &&
+	       health_wants_ping(&c->health, pair_idx, c->now_ns);
+}
+
+static void ping(struct control *c, struct peer_pair *pp, struct probe *pr)
+{
+	uint16_t pair_idx = pp->pair->idx;
 	struct segment *s;
 	uint64_t lease_ns;
 
-	if (!pr)
-		return; /* all are out: the next turn tries again, each has a lease */
 	pr->token = health_ask(&c->health, pair_idx, c->now_ns);
 	if (pr->token.kind == RAIL_REFUSED)
 		return;
@@ -79,7 +103,7 @@ static uint64_t give_up_ns(const struct probe *pr)
 	return __atomic_load_n(&pr->seg.posted_ns, __ATOMIC_RELAXED) ? pr->until_ns : pr->post_by_ns;
 }
 
-static struct probe *free_probe(struct control *c)
+static struct probe *free_probe(const struct control *c)
 {
 	for (uint32_t i = 0; i < PROBES_MAX; i++) {
 		if (!c->probes[i].is_used)
@@ -155,7 +179,8 @@ uint64_t prober_due_ns(const struct control *c)
 {
 	uint64_t due_ns = UINT64_MAX;
 
-	for (uint16_t i = 0; i < c->config->n_stores; i++) {
+	/* While all are out the lease of one ends the wait. */
+	for (uint16_t i = 0; i < c->config->n_stores && free_probe(c); i++) {
 		const struct peer *p = &c->peers[i];
 
 		for (uint32_t k = 0; k < p->n_pairs; k++) {
