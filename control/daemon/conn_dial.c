@@ -38,6 +38,7 @@ static uint64_t connect_ns(const struct conn *c, const struct dialler *d);
 static uint64_t jittered(struct conn *c, uint64_t ns);
 static void settle(struct conn *c);
 static bool settle_one(struct conn *c, struct dial_event *e);
+static void hasten(const struct conn *c, struct dialler *d);
 static bool is_store_up(const struct conn *c, uint16_t store_idx);
 
 /* ---- set-up ---- */
@@ -301,16 +302,21 @@ void dial_request(struct conn *c, struct dial_event *e)
 	if (is_store_up(c, e->store_idx))
 		return;
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		struct dialler *d = &c->diallers[i];
-
-		if (d->store_idx != e->store_idx)
-			continue;
-		d->n_refused = 0;
-		if (!d->link)
-			d->next_ns = 0;
-		else if (d->link->state >= LINK_DRAINING)
-			d->want_now = true;
+		if (c->diallers[i].store_idx == e->store_idx)
+			hasten(c, &c->diallers[i]);
 	}
+}
+
+/* There is a request for each read that fails. Who refused us is asked for them too, but once a pause and no more; and
+ * when they end, as rarely as before. */
+static void hasten(const struct conn *c, struct dialler *d)
+{
+	uint64_t least_ns = d->n_refused ? d->started_ns + pause_ns(c) : 0;
+
+	if (!d->link)
+		d->next_ns = d->next_ns < least_ns ? d->next_ns : least_ns;
+	else if (d->link->state >= LINK_DRAINING && !d->link->is_refused)
+		d->want_now = true;
 }
 
 static bool is_store_up(const struct conn *c, uint16_t store_idx)
@@ -514,8 +520,8 @@ static void next_data(struct conn *c, struct link *l)
 		return;
 	fd = sock_dial(conn_rail_conf(c, l->pair.rail_idx), &l->dialler->to);
 	if (fd < 0) {
-		l->evidence = error_evidence(fd);
-		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(fd));
+		link_condemn(
+			c, l, error_evidence(fd), RY_ERR_RAIL, "data socket to %s: %s", l->peer_text, error_text(fd));
 		return;
 	}
 	l->data = (struct greet){.io = {.kind = IO_DATA, .fd = fd}, .is_connecting = true};
@@ -535,8 +541,7 @@ void data_ready(struct conn *c, struct link *l)
 		data_greeted(c, l);
 	if (rc >= 0)
 		return;
-	l->evidence = error_evidence(rc);
-	link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
+	link_condemn(c, l, error_evidence(rc), RY_ERR_RAIL, "data socket to %s: %s", l->peer_text, error_text(rc));
 }
 
 static bool data_connected(struct conn *c, struct link *l)
@@ -554,8 +559,8 @@ static bool data_connected(struct conn *c, struct link *l)
 	if (rc == 0 && send(l->data.io.fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello))
 		rc = -EPIPE;
 	if (rc < 0) {
-		l->evidence = error_evidence(rc);
-		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: %s", l->peer_text, error_text(rc));
+		link_condemn(
+			c, l, error_evidence(rc), RY_ERR_RAIL, "data socket to %s: %s", l->peer_text, error_text(rc));
 		return false;
 	}
 	l->data.is_connecting = false;
@@ -569,13 +574,13 @@ static void data_greeted(struct conn *c, struct link *l)
 	uint16_t qp_idx = l->data_idx;
 
 	if (h->status) {
-		link_down(c, l, RY_ERR_RAIL, 0, "data socket to %s: refused: %s", l->peer_text,
+		link_condemn(c, l, l->evidence, RY_ERR_RAIL, "data socket to %s: refused: %s", l->peer_text,
 			ry_status_name((enum ry_status)h->status));
 		return;
 	}
 	if (wire_hello_check(h) || h->kind != WIRE_CONN_DATA || h->token != l->token || h->qp_idx != qp_idx) {
-		link_down(c, l, RY_ERR_PROTOCOL, 0, "data socket to %s: malformed, or the answer for another pair",
-			l->peer_text);
+		link_condemn(c, l, l->evidence, RY_ERR_PROTOCOL,
+			"data socket to %s: malformed, or the answer for another pair", l->peer_text);
 		return;
 	}
 	link_add_qp(c, l, qp_idx, io_take(c, &l->data.io));

@@ -115,14 +115,41 @@ Test(conn_dial, who_speaks_another_protocol_is_asked_less_and_less_often)
 	stop_refused();
 }
 
-Test(conn_dial, a_request_to_dial_forgets_refusals)
+/* It asks once; who still refuses is asked as rarely as before. */
+Test(conn_dial, a_request_to_dial_asks_who_refused_once)
 {
 	struct dial_event dial = {.store_idx = 0};
 
 	refused_for_long();
+	now_ns += PAUSE_NS;
 	control_send(&a, &dial.m, MSG_DIAL);
-	refuse_next(RY_ERR_VERSION, PAUSE_NS);
+	refuse_next(RY_ERR_VERSION, 30 * SEC);
 	until(&a, NULL, a.n_dial_failed == 1);
+	stop_refused();
+}
+
+/* Of a client that tries again and again, once a pause. */
+Test(conn_dial, requests_to_dial_do_not_remove_the_pause)
+{
+	struct dial_event dials[20] = {0};
+	uint64_t begun_ns;
+	int fd;
+
+	refused_for_long();
+	now_ns += PAUSE_NS;
+	control_send(&a, &dials[0].m, MSG_DIAL);
+	fd = raw_accept(&a, listen_fd);
+	begun_ns = now_ns;
+	refuse(fd, RY_ERR_VERSION);
+	for (int i = 1; i < 20; i++) {
+		control_send(&a, &dials[i].m, MSG_DIAL);
+		until(&a, NULL, a.n_dial_failed == i + 1);
+		cr_assert(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK) < 0, "request %d", i);
+		cr_assert_eq(conn_next_timer(a.conn), begun_ns + PAUSE_NS);
+		now_ns += PAUSE_NS / 20;
+	}
+	now_ns = begun_ns + PAUSE_NS;
+	refuse_next(RY_ERR_VERSION, 30 * SEC);
 	stop_refused();
 }
 

@@ -257,6 +257,16 @@ Test(conn_peer, an_answer_without_token_ends_the_attempt)
 	node_stop(&a);
 }
 
+/* The peer, which has the pair half made, is told BYE(REBUILD): our reasons are no fault of its path. */
+static void is_given_up(int fd)
+{
+	struct wire_bye bye;
+
+	cr_assert(raw_read(&a, fd, &bye, sizeof(bye)));
+	cr_assert(bye.h.type == WIRE_META_BYE && bye.reason == WIRE_BYE_REBUILD);
+	cr_assert(raw_is_closed(&a, fd));
+}
+
 Test(conn_peer, a_data_socket_that_is_refused_ends_the_attempt)
 {
 	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP), hello;
@@ -272,7 +282,7 @@ Test(conn_peer, a_data_socket_that_is_refused_ends_the_attempt)
 	answer.status = RY_ERR_NOT_FOUND;
 	raw_send(data_fd, &answer, sizeof(answer));
 	fails_with("refused: NOT_FOUND");
-	cr_assert(raw_is_closed(&a, fd));
+	is_given_up(fd);
 	close(data_fd);
 	close(fd);
 	close(listen_fd);
@@ -293,7 +303,26 @@ Test(conn_peer, a_data_socket_that_answers_for_another_pair_ends_the_attempt)
 	raw_send(data_fd, &answer, sizeof(answer));
 	fails_with("answer for another pair");
 	cr_assert(a.rails[0].n_qps == 0);
+	is_given_up(fd);
 	close(data_fd);
+	close(fd);
+	close(listen_fd);
+	node_stop(&a);
+}
+
+/* As a store does that ends in the middle. */
+Test(conn_peer, a_data_socket_that_is_closed_ends_the_attempt)
+{
+	struct wire_hello answer = raw_hello(WIRE_CONN_BOOTSTRAP), hello;
+	int listen_fd, fd = raw_dialled(&a, &listen_fd), data_fd;
+
+	answer.token = 99;
+	raw_send(fd, &answer, sizeof(answer));
+	data_fd = raw_accept(&a, listen_fd);
+	cr_assert(raw_read(&a, data_fd, &hello, sizeof(hello)));
+	close(data_fd);
+	fails_with("data socket to");
+	is_given_up(fd);
 	close(fd);
 	close(listen_fd);
 	node_stop(&a);
