@@ -95,9 +95,9 @@ static json_t *breaker_health(const struct api *api, const struct rail_health_re
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:I, s:o, s:o}", "trips", (json_int_t)h->n_trips,
 		"errors", (json_int_t)h->error_count, "in_state_ns", (json_int_t)h->present_ns, "cooldown_ns",
 		(json_int_t)h->cooldown_ns, "cooldown_left_ns", (json_int_t)h->cooldown_left_ns, "damped",
-		(int)h->is_damped, "last_error", has_error ? ry_status_name((enum ry_status)h->last_status) : "",
-		"last_class", has_error ? rail_evidence_name((enum rail_evidence)h->last_evidence) : "",
-		"last_error_age_ns",
+		(int)h->is_damped, "last_error",
+		has_error ? rail_error_name((enum rail_evidence)h->last_evidence, h->last_status) : "", "last_class",
+		has_error ? rail_evidence_name((enum rail_evidence)h->last_evidence) : "", "last_error_age_ns",
 		(json_int_t)(has_error && api->now_ns > h->last_fault_ns ? api->now_ns - h->last_fault_ns : 0),
 		"probes", probes, "times_ns", times);
 }

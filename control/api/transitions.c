@@ -20,6 +20,7 @@ static void print_held(struct api *api);
 static void print(struct api *api, struct pair_log *log, const struct journal_entry *e);
 static void print_breaker(const struct api *api, const struct journal_entry *e, const char *more);
 static const char *reason(const struct rail_transition *t, char *text, size_t bytes);
+static const char *damping(const struct rail_transition *t);
 static void print_slow(const struct api *api, const struct journal_entry *e, const char *more);
 static const char *stores_text(const struct config *c, uint64_t stores, char *text, size_t bytes);
 static const char *rate_text(uint64_t bytes_per_s, const char *unknown, char *text, size_t bytes);
@@ -117,21 +118,29 @@ static void print_breaker(const struct api *api, const struct journal_entry *e, 
 
 static const char *reason(const struct rail_transition *t, char *text, size_t bytes)
 {
-	const char *status = ry_status_name((enum ry_status)t->status);
+	const char *error = rail_error_name((enum rail_evidence)t->evidence, t->status);
 	const char *evidence = rail_evidence_name((enum rail_evidence)t->evidence);
 	char cooldown[32];
 
 	format_duration(t->cooldown_ns, cooldown, sizeof(cooldown));
-	if (t->to == RAIL_CLOSED)
-		snprintf(text, bytes, "a probe came back, the last error was %s (%s)", status, evidence);
+	if (t->to == RAIL_CLOSED && t->is_slow && t->from != RAIL_HALF_OPEN)
+		snprintf(text, bytes, "its rail passed a trial over another pair");
+	else if (t->to == RAIL_CLOSED)
+		snprintf(text, bytes, "a probe came back, the last error was %s (%s)", error, evidence);
 	else if (t->to == RAIL_HALF_OPEN)
-		snprintf(text, bytes, "trial after %s, the last error was %s (%s)", cooldown, status, evidence);
+		snprintf(text, bytes, "trial after %s, the last error was %s (%s)", cooldown, error, evidence);
 	else if (t->to == RAIL_EXPIRED)
 		snprintf(text, bytes, "the trial never left, the next one is due, cooldown %s", cooldown);
 	else
-		snprintf(text, bytes, "%s (%s), cooldown %s%s", status, evidence, cooldown,
-			t->is_damped ? " without probes, it opens too often" : "");
+		snprintf(text, bytes, "%s (%s), cooldown %s%s", error, evidence, cooldown, damping(t));
 	return text;
+}
+
+static const char *damping(const struct rail_transition *t)
+{
+	if (t->is_slow)
+		return ", no probes before the trial";
+	return t->is_damped ? " without probes, it opens too often" : "";
 }
 
 static void print_slow(const struct api *api, const struct journal_entry *e, const char *more)

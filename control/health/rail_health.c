@@ -24,6 +24,7 @@ static void open_if_due(struct rail_health *h, struct rail_breaker *p, uint64_t 
 static bool is_flapping(const struct rail_health *h, const struct rail_breaker *p, uint64_t now_ns);
 static void open_pair(struct rail_health *h, struct rail_breaker *p, bool is_damped, uint64_t now_ns);
 static void fail_probe(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
+static void close_proven(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
 static void close_pair(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
 static void release(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns);
 
@@ -255,10 +256,7 @@ void rail_health_succeeded(struct rail_health *h, struct rail_token token, uint6
 	if (settle_expired(h, p, now_ns) || !is_settled_by(p, token))
 		return;
 	p->n_ok++;
-	p->kept_cooldown_ns = p->cooldown_ns;
-	close_pair(h, p, now_ns);
-	p->has_closed = true;
-	p->closed_ns = now_ns;
+	close_proven(h, p, now_ns);
 }
 
 void rail_health_failed(struct rail_health *h, struct rail_token token, const struct rail_fault *fault, uint64_t now_ns)
@@ -291,16 +289,25 @@ void rail_health_failed(struct rail_health *h, struct rail_token token, const st
 		open_if_due(h, p, now_ns);
 }
 
-bool rail_health_trip(struct rail_health *h, uint16_t pair_idx, const struct rail_fault *fault, uint64_t now_ns)
+bool rail_health_trip(struct rail_health *h, uint16_t pair_idx, uint64_t now_ns)
 {
+	static const struct rail_fault slow = {.evidence = RAIL_EV_RATE};
 	struct rail_breaker *p = known(h, pair_idx);
 
 	if (!p || p->resume_ns)
 		return false;
-	rail_note_fault(p, fault, now_ns);
-	count(h, p, now_ns);
+	rail_note_fault(p, &slow, now_ns);
+	p->is_slow = true;
 	open_pair(h, p, true, now_ns);
 	return true;
+}
+
+void rail_health_untrip(struct rail_health *h, uint16_t pair_idx, uint64_t now_ns)
+{
+	struct rail_breaker *p = known(h, pair_idx);
+
+	if (p && p->is_slow && !p->is_probe_out && p->last_evidence == RAIL_EV_RATE)
+		close_proven(h, p, now_ns);
 }
 
 /* Silence past the lease is the failure of what is out. Every tokened call looks first, so that no verdict depends on
@@ -377,9 +384,18 @@ static void fail_probe(struct rail_health *h, struct rail_breaker *p, uint64_t n
 	if (!was_trial)
 		return;
 	p->error_count = 0;
-	p->is_damped = false;
+	p->is_damped = p->is_slow;
 	pause_for(p, doubled < most ? doubled : most, now_ns);
 	rail_note_transition(h, p, RAIL_HALF_OPEN, RAIL_OPEN, now_ns);
+}
+
+/* Remembers the pause, for the case that it opens again soon. */
+static void close_proven(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns)
+{
+	p->kept_cooldown_ns = p->cooldown_ns;
+	close_pair(h, p, now_ns);
+	p->has_closed = true;
+	p->closed_ns = now_ns;
 }
 
 static void close_pair(struct rail_health *h, struct rail_breaker *p, uint64_t now_ns)
@@ -391,6 +407,7 @@ static void close_pair(struct rail_health *h, struct rail_breaker *p, uint64_t n
 	p->resume_ns = 0;
 	p->last_probe_ns = 0;
 	p->is_damped = false;
+	p->is_slow = false;
 	p->epoch++;
 	set_paused(h, p, false);
 }

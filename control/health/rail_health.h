@@ -51,6 +51,7 @@ enum rail_evidence {
 	RAIL_EV_LOCAL = 2, /* port down, device gone, local QP error */
 	RAIL_EV_PEER = 3,  /* the peer restarted or left */
 	RAIL_EV_FLUSH = 4, /* a consequence of an error that was already told */
+	RAIL_EV_RATE = 5,  /* it answers, and carries far less than it should: no failure, see rail_health_trip */
 };
 
 /* What admit hands out, and what every verdict gives back. */
@@ -77,6 +78,7 @@ struct rail_transition {
 	uint8_t from, to; /* enum rail_state */
 	uint8_t evidence; /* of the last error */
 	bool is_damped;
+	bool is_slow; /* of the pause that begins, goes on or ends */
 };
 
 /* One pair. Written only by the functions below. */
@@ -91,6 +93,7 @@ struct rail_breaker {
 	bool is_probe_out;
 	/* tokens, lease, flap damping */
 	bool is_damped;  /* no probes in this pause */
+	bool is_slow;    /* rail_health_trip began it: none in those that follow a failed trial either */
 	bool has_closed; /* closed_ns and kept_cooldown_ns are valid */
 	uint64_t closed_ns;
 	uint64_t kept_cooldown_ns;
@@ -184,9 +187,12 @@ void rail_health_release(struct rail_health *h, struct rail_token token, uint64_
 void rail_health_succeeded(struct rail_health *h, struct rail_token token, uint64_t now_ns);
 void rail_health_failed(
 	struct rail_health *h, struct rail_token token, const struct rail_fault *fault, uint64_t now_ns);
-/* Opens a closed pair whatever its count, for something that a probe cannot see: none is sent in this pause, a trial
- * ends it. false: it was not closed. */
-bool rail_health_trip(struct rail_health *h, uint16_t pair_idx, const struct rail_fault *fault, uint64_t now_ns);
+/* Opens a closed pair because its rail is slow, which no probe can see: none is sent until a trial has closed it, be it
+ * the first or a later one. No failure is counted. false: it was not closed. */
+bool rail_health_trip(struct rail_health *h, uint16_t pair_idx, uint64_t now_ns);
+/* Closes a pair that rail_health_trip opened and on which nothing failed since, without a trial of its own: its rail
+ * has passed one over another pair. */
+void rail_health_untrip(struct rail_health *h, uint16_t pair_idx, uint64_t now_ns);
 
 /* When ask would next hand out a probe or a trial, or a lease ends; UINT64_MAX = nothing to wait for. */
 uint64_t rail_health_due_ns(const struct rail_health *h, uint16_t pair_idx);
@@ -209,6 +215,8 @@ bool rail_health_next_transition(struct rail_health *h, struct rail_transition *
 const char *rail_state_name(enum rail_state state);
 /* "path", "local", "peer", ...: what an error was evidence of. */
 const char *rail_evidence_name(enum rail_evidence evidence);
+/* The name of a last error: "SLOW" for RAIL_EV_RATE, else its status. */
+const char *rail_error_name(enum rail_evidence evidence, uint32_t status);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <railyard/status.h>
+
 #include "health/rail_health_priv.h"
 
 static int check(const char *key, uint32_t value, uint32_t least, uint32_t most, struct rail_map_error *err);
@@ -68,6 +70,7 @@ void rail_note_transition(
 		.to = (uint8_t)to,
 		.evidence = p->last_evidence,
 		.is_damped = p->is_damped,
+		.is_slow = p->is_slow,
 	};
 }
 
@@ -176,7 +179,12 @@ const char *rail_state_name(enum rail_state state)
 
 const char *rail_evidence_name(enum rail_evidence evidence)
 {
-	static const char *const names[] = {"request", "path", "local", "peer", "flush"};
+	static const char *const names[] = {"request", "path", "local", "peer", "flush", "rate"};
 
 	return evidence < sizeof(names) / sizeof(names[0]) ? names[evidence] : "unknown";
+}
+
+const char *rail_error_name(enum rail_evidence evidence, uint32_t status)
+{
+	return evidence == RAIL_EV_RATE ? "SLOW" : ry_status_name((enum ry_status)status);
 }

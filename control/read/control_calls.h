@@ -183,6 +183,8 @@ void slow_given(const struct control *c, struct rail_ctx *rs);
 uint32_t slow_piece_bytes(const struct control *c, const struct rail_ctx *rs);
 /* Trips rails that have been slow for health.slow_trip_secs. */
 void slow_run(struct control *c);
+/* A pair that it opened has passed its trial. */
+void slow_passed(struct control *c, uint16_t breaker);
 /* When slow_run has something to do; UINT64_MAX = nothing. */
 uint64_t slow_due_ns(const struct control *c);
 
@@ -191,14 +193,7 @@ void path_up(struct control *c, const struct pair *pair, uint16_t peer_idx);
 void path_down(struct control *c, const struct pair *pair);
 /* A segment came back from its pair. */
 void path_done(struct control *c, const struct segment *s);
-/* ---- stall.c ---- */
-/* With every path_scan. */
-void stall_scan(struct control *c);
-/* How much of the time since then the host took, to within a STALL_SLOT_NS, of the last STALL_SLOTS of them. */
-uint64_t stall_since_ns(const struct stall *s, uint64_t now_ns, uint64_t from_ns);
-
-/* Looks for segments over their deadline, every DEADLINE_SCAN_NS. */
-/* Returns how many segments it took in on the way. */
+/* Looks for segments over their deadline, every DEADLINE_SCAN_NS; returns how many segments it took in on the way. */
 unsigned path_scan(struct control *c);
 /* The time a segment of this size may stay unanswered. */
 uint64_t path_limit_ns(const struct control *c, const struct path *p, uint32_t len_bytes);
@@ -210,6 +205,12 @@ void path_explain(const struct control *c, uint16_t peer_idx, uint32_t reach_mas
 
 /* The pair's QP died under a segment: out of plans until conn's PAIR_DOWN. */
 void path_broken(struct control *c, const struct segment *s);
+
+/* ---- stall.c ---- */
+/* With every path_scan. */
+void stall_scan(struct control *c);
+/* How much of the time since then the host took, to within a STALL_SLOT_NS, of the last STALL_SLOTS of them. */
+uint64_t stall_since_ns(const struct stall *s, uint64_t now_ns, uint64_t from_ns);
 
 /* ---- prober.c ---- */
 void prober_run(struct control *c);
@@ -251,7 +252,7 @@ void peer_pair_down(struct control *c, struct pair_event *ev);
 void peer_dialled(struct control *c, struct dial_event *ev);
 /* An attempt of a configured pair failed. */
 void peer_dial_fault(struct control *c, struct dial_fault *f);
-/* A pair for metadata to this peer, or NULL; dials when there is none. */
+/* A pair for metadata to this peer; NULL: there is none, see peer_want_dial. */
 const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx);
 void peer_want_dial(struct control *c, uint16_t peer_idx);
 uint16_t peer_of_pair(const struct control *c, uint16_t pair_idx, uint32_t epoch);

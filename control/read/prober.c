@@ -117,7 +117,7 @@ void prober_done(struct control *c, struct segment *s)
 	struct probe *pr = s->owner;
 	struct path *p = &c->paths[s->pair_idx];
 	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = s->status, .connection = s->owner_aux};
-	bool is_same = p->epoch == s->owner_aux;
+	bool is_same = p->epoch == s->owner_aux, was_slow;
 
 	/* We cancelled it because nothing came back in time. */
 	if (s->status == RY_ERR_CANCELLED)
@@ -135,8 +135,11 @@ void prober_done(struct control *c, struct segment *s)
 	/* Also one that came too late: the next one may take as long. */
 	if (s->landed_ns)
 		rail_health_set_rtt(&c->health.breakers, pr->token.pair_idx, s->landed_ns - s->posted_ns);
+	was_slow = pr->token.kind == RAIL_TRIAL && c->health.breakers.pairs[pr->token.pair_idx].is_slow;
 	health_pinged(&c->health, s->pair_idx, pr->token, is_same && s->status == RY_OK, s->posted_ns ? &fault : NULL,
 		c->now_ns);
+	if (was_slow && rail_health_is_available(&c->health.breakers, pr->token.pair_idx))
+		slow_passed(c, pr->token.pair_idx);
 	path_done(c, s);
 	if (s->status == RY_OK)
 		map_again(c, pr->token.pair_idx);

@@ -12,11 +12,15 @@
  * rail was not slow; a rail without a history is compared with its siblings alone, one without siblings with its
  * history.
  *
- * A rail that stays slow for health.slow_trip_secs (0 = never) is tripped: its breakers open, except where it is the
- * last rail of a store. A PING would come back all the same, so none is sent before the pause is over; then the rail
- * has the same time again. Each verdict is written into the journal, from where it reaches the log.
+ * A rail that stays slow for health.slow_trip_secs (0 = never) is tripped: its breakers open, towards every endpoint of
+ * a store, or the next one would take its place at once; except where it is the last rail of a store. A PING would come
+ * back all the same, so none is sent before the pause is over; then the rail has the same time again. The trial that
+ * brings one pair back speaks for the rail: what was opened with it, and may never be connected, closes as well. Each
+ * verdict is written into the journal, from where it reaches the log.
  */
 #include "read/control_priv.h"
+
+#include "health/layout.h"
 
 #define SLOW_ENTER 3u
 #define SLOW_LEAVE 8u
@@ -195,15 +199,16 @@ void slow_run(struct control *c)
 	}
 }
 
-/* UINT64_MAX: it is not slow, or out already. */
+/* By the pair that carries the rail's data to the store. UINT64_MAX: it is not slow, not connected, or out already. */
 static uint64_t trip_at_ns(const struct control *c, uint16_t r, uint16_t store)
 {
 	const struct rail_health *h = &c->health.breakers;
+	const struct peer *p = &c->peers[store];
 	uint16_t b;
 
-	if (!c->rails[r].is_slow)
+	if (!c->rails[r].is_slow || !(p->rail_mask >> r & 1))
 		return UINT64_MAX;
-	b = health_best(&c->health, store, r);
+	b = c->health.conns[p->by_rail[r].pair->idx].breaker;
 	if (b == RAIL_MAP_NONE || !rail_health_is_available(h, b))
 		return UINT64_MAX;
 	return RTE_MAX(c->rails[r].slow_since_ns, h->pairs[b].since_ns) + c->config->slow_trip_secs * 1000000000ull;
@@ -211,13 +216,24 @@ static uint64_t trip_at_ns(const struct control *c, uint16_t r, uint16_t store)
 
 static bool trip(struct control *c, uint16_t r, uint16_t store)
 {
-	struct rail_fault fault = {.evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT};
+	bool did = false;
 
-	if (!has_another(c, store, r) ||
-		!rail_health_trip(&c->health.breakers, health_best(&c->health, store, r), &fault, c->now_ns))
+	if (!has_another(c, store, r))
 		return false;
-	stat_add(&c->counters->slow_trips, 1);
-	return true;
+	for (uint16_t e = 0; e < layout_n_endpoints(c->config, store); e++)
+		did |= rail_health_trip(&c->health.breakers, health_breaker(&c->health, store, e, r), c->now_ns);
+	stat_add(&c->counters->slow_trips, did);
+	return did;
+}
+
+void slow_passed(struct control *c, uint16_t breaker)
+{
+	struct health_name name;
+
+	health_names(&c->health, breaker, &name);
+	for (uint16_t e = 0; e < layout_n_endpoints(c->config, name.store_idx); e++)
+		rail_health_untrip(
+			&c->health.breakers, health_breaker(&c->health, name.store_idx, e, name.rail_idx), c->now_ns);
 }
 
 static bool has_another(const struct control *c, uint16_t store, uint16_t r)

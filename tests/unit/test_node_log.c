@@ -101,6 +101,49 @@ Test(node_log, a_flapping_pair_neither_floods_the_log_nor_leaves_it_wrong)
 	cr_expect_str_eq(said, "");
 }
 
+/* A slow trip, a trial that fails, one that passes, and a pair that comes back with it; then one that flaps. */
+static void all_reasons(void)
+{
+	static const struct rail_transition changes[] = {
+		{.from = RAIL_CLOSED, .to = RAIL_OPEN, .evidence = RAIL_EV_RATE, .is_slow = true},
+		{.from = RAIL_HALF_OPEN, .to = RAIL_OPEN, .evidence = RAIL_EV_PATH, .is_slow = true},
+		{.from = RAIL_HALF_OPEN, .to = RAIL_CLOSED, .evidence = RAIL_EV_RATE, .is_slow = true},
+		{.from = RAIL_OPEN, .to = RAIL_CLOSED, .evidence = RAIL_EV_RATE, .is_slow = true},
+		{.from = RAIL_CLOSED, .to = RAIL_OPEN, .evidence = RAIL_EV_PATH},
+	};
+
+	for (unsigned i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		struct journal_entry e = {.name = {.rail_idx = 1}, .what = changes[i]};
+
+		e.what.is_damped = true;
+		e.what.status = RY_ERR_TIMEOUT;
+		e.what.cooldown_ns = 30 * SECOND;
+		journal_push(&rig.node->journal, &e);
+	}
+	api_poll(api, rig.now_ns);
+}
+
+Test(node_log, a_pair_says_why_it_opened)
+{
+	static const char *const reasons[] = {
+		"closed -> open: SLOW (rate), cooldown 30s, no probes before the trial, trips",
+		"half-open -> open: TIMEOUT (path), cooldown 30s, no probes before the trial, trips",
+		"half-open -> closed: a probe came back, the last error was SLOW (rate), trips",
+		"open -> closed: its rail passed a trial over another pair, trips",
+		"closed -> open: TIMEOUT (path), cooldown 30s without probes, it opens too often, trips",
+	};
+	static char said[1 << 16];
+	const char *at = said;
+
+	capture(all_reasons, said, sizeof(said));
+	cr_assert_eq(n_lines(said), 5, "%s", said);
+	for (unsigned i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+		cr_expect(strstr(at, reasons[i]) && strstr(at, reasons[i]) < strchr(at, '\n'), "not %s: %s", reasons[i],
+			at);
+		at = strchr(at, '\n') + 1;
+	}
+}
+
 /* ---- slow rails ---- */
 
 /* At 12.5 MB/s. */

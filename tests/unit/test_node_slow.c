@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
+#include "health/layout.h"
 #include "read/control_priv.h"
 #include "rig.h"
 #include "transport/mock/fault.h"
@@ -374,6 +375,66 @@ Test(node_slow, stays_out_for_its_pause)
 	for (end = r.now_ns + 3000 * MS; r.now_ns < end;)
 		reads(&r, "k", data, 4 * MIB);
 	cr_assert(!is_open(&r, 2) && !ctx(&r, 2)->is_slow && b->n_trips == 2);
+	free(data);
+	rig_stop(&r);
+}
+
+/* Every rail may use every endpoint, as over TCP without a word on rails, and rail 2 had better use the first. Those
+ * that are connected stay so. */
+static void many_endpoints(struct rig *r)
+{
+	struct control *c = r->node->control;
+	struct rail_map_error err;
+	struct layout *l = layout_create(&r->config, &err);
+	const struct rail_map_row row = {r->config.rails[2].name, r->config.stores[0].name, l->names[0][0]};
+
+	l->table.n_all = 0;
+	for (uint16_t i = 0; i < 9; i++)
+		l->all[l->table.n_all++] = (struct rail_map_row){
+			r->config.rails[i / 3].name, r->config.stores[0].name, l->names[0][i % 3]};
+	l->direct[l->table.n_direct++] = row;
+	cr_assert_eq(rail_health_relayout(&c->health.breakers, &l->layout, r->now_ns, &err), 0, "%s", err.text);
+	free(l);
+}
+
+/* How many of the rail's pairs with the store are closed. */
+static unsigned n_closed(const struct rig *r, uint16_t rail)
+{
+	const struct health *h = &r->node->control->health;
+	unsigned n = 0;
+
+	for (uint16_t e = 0; e < 3; e++)
+		n += rail_health_is_available(&h->breakers, health_breaker(h, 0, e, rail));
+	return n;
+}
+
+/* Not the one endpoint that it has, or ought to have: the next would take its place at once. */
+Test(node_slow, is_tripped_towards_all_endpoints)
+{
+	uint8_t *data;
+	struct rig r;
+
+	rig_init(&r, 3, RATE);
+	r.config.slow_trip_secs = 1;
+	r.config.health.cooldown_secs = 3;
+	rig_start(&r);
+	many_endpoints(&r);
+	cr_assert_neq(health_best(&r.node->control->health, 0, 2), health_breaker(&r.node->control->health, 0, 2, 2));
+	data = rig_object(&r, "k", 4 * MIB, 1);
+	for (int i = 0; i < 20; i++)
+		reads(&r, "k", data, 4 * MIB);
+	slow_down(&r, 2, 0.1);
+	for (uint64_t end = r.now_ns + 3000 * MS; r.now_ns < end && !is_open(&r, 2);)
+		reads(&r, "k", data, 4 * MIB);
+	cr_assert(n_closed(&r, 0) == 3 && n_closed(&r, 1) == 3 && n_closed(&r, 2) == 0);
+	cr_assert_eq(stat_get(&r.node->counters.slow_trips), 1u, "for the rail and the store, not for each pair");
+	reads(&r, "k", data, 4 * MIB);
+	cr_assert_eq(share(&r, 2), 0u);
+	/* One is connected and has its trial, which speaks for the others. */
+	rig_run(&r, 2900 * MS);
+	cr_assert_eq(n_closed(&r, 2), 0u);
+	rig_run(&r, 200 * MS);
+	cr_assert_eq(n_closed(&r, 2), 3u);
 	free(data);
 	rig_stop(&r);
 }

@@ -148,30 +148,6 @@ Test(rail_health, ours_3_flap_damping_keeps_the_cooldown)
 	cr_assert_eq(report(p).cooldown_left_ns, 60 * SEC, "nor doubled: only a failed trial does that");
 }
 
-/* For what a probe cannot see: whatever the count, no probes, one trial, and the pause of the last time. */
-Test(rail_health, ours_3_a_trip_asked_for_is_damped)
-{
-	struct rail_fault slow = {.evidence = RAIL_EV_PATH, .status = RY_ERR_TIMEOUT};
-	uint16_t p;
-
-	start_with(3, 30, 1);
-	p = pair(0, 0);
-	cr_assert(rail_health_trip(&h, p, &slow, now));
-	cr_assert(report(p).is_damped && report(p).n_trips == 1 && report(p).last_status == RY_ERR_TIMEOUT);
-	cr_assert_not(available(p));
-	now += 29 * SEC;
-	cr_assert_not(rail_health_trip(&h, p, &slow, now), "it is out already");
-	cr_assert_eq(rail_health_due_ns(&h, p), now + SEC, "nor did that lengthen it");
-	ask_as(p, RAIL_REFUSED);
-	now += SEC;
-	fails(ask_as(p, RAIL_TRIAL));
-	now += 60 * SEC;
-	succeeds(ask_as(p, RAIL_TRIAL));
-	cr_assert(rail_health_trip(&h, p, &slow, now + SEC));
-	cr_assert_eq(rail_health_due_ns(&h, p), now + 61 * SEC, "kept");
-	cr_assert_not(rail_health_trip(&h, RAIL_MAP_NONE, &slow, now));
-}
-
 Test(rail_health, ours_3_flap_damping_ends)
 {
 	uint16_t p;
