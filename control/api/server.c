@@ -280,7 +280,9 @@ static void take_signals(struct api *api)
 
 	while (read(api->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGHUP) {
-			log_info("signal: SIGHUP ignored: no key can be changed while the daemon runs; restart it");
+			log_info(
+				"signal: SIGHUP ignored: the configuration is read once: restart the daemon, or change "
+				"budgets with railyard limits");
 			continue;
 		}
 		log_info("signal: %s from pid %u: %s", info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM", info.ssi_pid,
