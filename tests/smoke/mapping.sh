@@ -48,6 +48,7 @@ check "the second rail the second" rail_uses rail1 "${port[1]}"
 ry rails --json >"$tmp/rails.json"
 check_json "the others stand by" '[.rails[].pairs[] | select(.state == "STANDBY")] | length == 2' "$tmp/rails.json"
 check "both carry a read" reads_move rail0
+check "the second rail too" reads_move rail1
 
 # The store comes back without its first rail.
 stop_daemon st
