@@ -104,8 +104,11 @@ void peer_pair_down(struct control *c, struct pair_event *ev)
 	struct rail_fault fault = {.evidence = ev->evidence, .status = ev->status, .connection = pair->epoch};
 	struct peer *p;
 
-	/* A deliberate end says nothing, whoever decided it: what led to it was told before. */
-	health_lost(&c->health, pair->idx, ev->reason != 0, ev->reason ? NULL : &fault, c->now_ns);
+	/* A deliberate end says nothing, whoever decided it: what led to it was told before. But a peer that rebuilds
+	 * had its own reason, which may be the path to us: the next connection carries nothing before its PING is back.
+	 */
+	health_lost(&c->health, pair->idx, ev->reason != 0 && ev->reason != WIRE_BYE_REBUILD,
+		ev->reason ? NULL : &fault, c->now_ns);
 	if (idx != UINT16_MAX) {
 		p = &c->peers[idx];
 		for (uint32_t i = 0; i < p->n_pairs; i++) {
