@@ -32,11 +32,12 @@ table inet hole{rail} {{
 
 
 class Pair:
-    def __init__(self, t, guests, build, store_keys=None, reader_keys=None, rail_keys=None):
+    def __init__(self, t, guests, build, store_keys=None, reader_keys=None, rail_keys=None, more_stores=()):
         self.t, self.build = t, build
         self.g1, self.g2 = guests
         self.store = nodes.store(self.g1, build, **(store_keys or {}))
-        self.reader = nodes.reader(self.g2, build, [self.store], **(reader_keys or {}))
+        self.more_stores = list(more_stores)
+        self.reader = nodes.reader(self.g2, build, [self.store, *more_stores], **(reader_keys or {}))
         for node in (self.store, self.reader):
             for rail in node.config['rails']:
                 rail.update((rail_keys or {}).get(node.name, {}))
@@ -45,11 +46,14 @@ class Pair:
             g.check(f'mkdir -p {nodes.DIR}')
         self.g2.check(f'[ -e {DATA} ] || head -c {DATA_BYTES} /dev/urandom >{DATA}')
 
-    def start(self):
+    def start(self, prefix=''):
+        """`prefix`: words before the store's command."""
         self.before = {(g.number, rail): self.hw(g, rail) for g in (self.g1, self.g2) for rail in RAILS}
-        self.store.start()
+        for store in self.more_stores:
+            store.start()
+        self.store.start(prefix)
         self.reader.start()
-        self.reader.await_pairs()
+        self.reader.await_pairs(1 + len(self.more_stores))
         return self
 
     def logs(self):
@@ -57,7 +61,8 @@ class Pair:
 
     def stop(self):
         self.t.equal('the reader ends in order', self.reader.stop(), 0)
-        self.t.equal('the store ends in order', self.store.stop(), 0)
+        for store in (self.store, *self.more_stores):
+            self.t.equal(f'{store.name} ends in order', store.stop(), 0)
         for g in (self.g1, self.g2):
             self.t.equal(f'{g.name}: nothing of the daemon is left in the devices', self.resources(g), {})
 
@@ -161,7 +166,7 @@ class Pair:
     # ---- health ----
 
     def health(self, rail, node=None):
-        rows = [r for r in (node or self.reader).show('health')['pairs'] if r['rail'] == f'rail{rail}']
+        rows = [r for r in (node or self.reader).show('health')['pairs'] if r['rail'] == f'rail{rail}' and r['peer'] == self.store.name]
         return rows[0] if rows else None
 
     def await_eligible(self, rail, seconds=60):
@@ -172,7 +177,7 @@ class Pair:
 
     def rail_connects(self, rail):
         """How often the pair of that rail came up."""
-        return sum(row['connects'] for row in self.reader.rails()[f'rail{rail}']['pairs'])
+        return sum(row['connects'] for row in self.reader.rails()[f'rail{rail}']['pairs'] if row['peer'] == self.store.name)
 
     def last_read(self):
         return self.reader.show('reads')['reads'][0]

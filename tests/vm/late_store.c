@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A store that heeds neither CANCEL nor ttl: loaded into a daemon by LD_PRELOAD, it holds back one answer and writes it
+ * when the reader has been told that nothing will be written.
+ *
+ * The directory LATE_DIR steers it. While the file "hold" is there, the first chain with an RDMA WRITE is kept: the
+ * daemon believes that it was posted. When "cancelled" appears the chain's DONE goes out alone, saying CANCELLED; when
+ * "write" appears, the WRITEs. "held", "told" and "written" say how far it is.
+ */
+#include <dlfcn.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <railyard/status.h>
+
+#include "wire/wire.h"
+
+#define WRS_MAX 32
+#define MSG_MAX_BYTES 256
+
+typedef int (*post_fn)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+
+/* The chain that was kept; filled by the lcore that posted it, then the thread's. */
+static struct {
+	post_fn post;
+	struct ibv_qp *qp;
+	int n;
+	struct ibv_send_wr wr[WRS_MAX];
+	struct ibv_sge sge[WRS_MAX];
+	char msg[WRS_MAX][MSG_MAX_BYTES];
+	pthread_mutex_t lock;
+	bool is_held;
+} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool has_file(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("LATE_DIR"), name);
+	return access(path, F_OK) == 0;
+}
+
+static void make_file(const char *name)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", getenv("LATE_DIR"), name);
+	f = fopen(path, "w");
+	if (f)
+		fclose(f);
+}
+
+static void await_file(const char *name)
+{
+	struct timespec t = {.tv_nsec = 2000000};
+
+	while (!has_file(name))
+		nanosleep(&t, NULL);
+}
+
+static void post_all(bool want_writes)
+{
+	struct ibv_send_wr *bad;
+
+	for (int i = 0; i < kept.n; i++) {
+		if ((kept.wr[i].opcode == IBV_WR_RDMA_WRITE) == want_writes)
+			kept.post(kept.qp, &kept.wr[i], &bad);
+	}
+}
+
+static void *go_on(void *arg)
+{
+	await_file("cancelled");
+	for (int i = 0; i < kept.n; i++) {
+		struct wire_done *m = (struct wire_done *)kept.msg[i];
+
+		if (kept.wr[i].opcode == IBV_WR_SEND && m->h.type == WIRE_DONE) {
+			m->status = RY_ERR_CANCELLED;
+			m->bytes = 0;
+		}
+	}
+	post_all(false);
+	make_file("told");
+	await_file("write");
+	post_all(true);
+	make_file("written");
+	return arg;
+}
+
+static bool has_write(const struct ibv_send_wr *wr)
+{
+	for (; wr; wr = wr->next) {
+		if (wr->opcode == IBV_WR_RDMA_WRITE)
+			return true;
+	}
+	return false;
+}
+
+static bool keep(struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	pthread_t thread;
+
+	kept.qp = qp;
+	for (; wr && kept.n < WRS_MAX; wr = wr->next, kept.n++) {
+		struct ibv_sge *sge = &kept.sge[kept.n];
+
+		kept.wr[kept.n] = *wr;
+		kept.wr[kept.n].next = NULL;
+		/* Out of order, a completion would confuse the daemon; an error is reported all the same. */
+		kept.wr[kept.n].send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
+		*sge = wr->sg_list[0];
+		if (wr->send_flags & IBV_SEND_INLINE) {
+			memcpy(kept.msg[kept.n], (const void *)wr->sg_list[0].addr, wr->sg_list[0].length);
+			sge->addr = (uintptr_t)kept.msg[kept.n];
+		}
+		kept.wr[kept.n].sg_list = sge;
+	}
+	return pthread_create(&thread, NULL, go_on, NULL) == 0;
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	bool is_kept = false;
+
+	pthread_mutex_lock(&kept.lock);
+	if (!kept.is_held && has_write(wr) && has_file("hold"))
+		is_kept = kept.is_held = keep(qp, wr);
+	pthread_mutex_unlock(&kept.lock);
+	if (!is_kept)
+		return kept.post(qp, wr, bad);
+	make_file("held");
+	return 0;
+}
+
+/* Called by the daemon in place of libibverbs' own. */
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	typedef struct ibv_qp *(*create_fn)(struct ibv_pd *, struct ibv_qp_init_attr *);
+	create_fn create = (create_fn)dlsym(RTLD_NEXT, "ibv_create_qp");
+	struct ibv_qp *qp = create(pd, init);
+
+	if (qp && qp->context->ops.post_send != post_send) {
+		kept.post = qp->context->ops.post_send;
+		qp->context->ops.post_send = post_send;
+	}
+	return qp;
+}
