@@ -110,7 +110,8 @@ class Node:
         """SIGTERM; returns the exit status."""
         return self.signal('TERM', seconds)
 
-    def kill(self, seconds=30):
+    # rxe waits up to a minute for each QP that had a window open when its process was killed.
+    def kill(self, seconds=180):
         return self.signal('KILL', seconds)
 
     def signal(self, name, seconds):
