@@ -58,13 +58,18 @@ bool health_connected(struct health *h, const struct pair *pair);
 void health_lost(
 	struct health *h, uint16_t pair_idx, bool is_announced, const struct rail_fault *fault, uint64_t now_ns);
 
-/* Pure: connected, proven, and its breaker closed. */
-static inline bool health_is_available(const struct health *h, uint16_t pair_idx)
+/* Pure: connected and its breaker closed, proven or not. */
+static inline bool health_is_closed(const struct health *h, uint16_t pair_idx)
 {
 	const struct health_conn *c = &h->conns[pair_idx];
 
-	return c->epoch && c->is_proven &&
-	       (c->breaker == RAIL_MAP_NONE || rail_health_is_available(&h->breakers, c->breaker));
+	return c->epoch && (c->breaker == RAIL_MAP_NONE || rail_health_is_available(&h->breakers, c->breaker));
+}
+
+/* Pure: connected, proven, and its breaker closed. */
+static inline bool health_is_available(const struct health *h, uint16_t pair_idx)
+{
+	return h->conns[pair_idx].is_proven && health_is_closed(h, pair_idx);
 }
 
 /* An attempt to connect a configured pair failed. When the cooldown is over, the attempt was the trial. */

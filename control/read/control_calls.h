@@ -123,6 +123,9 @@ uint32_t eligible_rails(const struct control *c, uint16_t peer_idx);
 /* ---- failover.c ---- */
 /* Whether the transfer still has a rail to go on with; under failover its plan is adapted to those that are left. */
 bool failover_can_go_on(struct control *c, struct xfer *x, uint32_t eligible);
+/* Connected rails in reach whose breaker is closed, whether they may carry data now or are suspected or unproven: one
+ * that is not eligible is so or out of plans within a few fence time-outs. */
+uint32_t failover_in_doubt(const struct control *c, uint16_t peer_idx, uint32_t reach_mask);
 /* All of the stripe is here, the last bytes by this rail, and its hash is wrong. false: the read must fail. */
 bool failover_reread(struct control *c, struct xfer *x, uint32_t stripe, uint16_t rail);
 /* Asks for the stripe again; none of its segments may be out. */

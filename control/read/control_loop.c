@@ -162,7 +162,7 @@ uint64_t control_next_timer(const struct control *c)
 	else if (c->d.store)
 		at = RTE_MIN(at, store_due_ns(c->d.store));
 	TAILQ_FOREACH (x, &c->active, work)
-		want_tick |= x->orphans != NULL;
+		want_tick |= x->orphans || !x->n_out;
 	if (want_tick && c->housekeeping_at_ns < at)
 		at = c->housekeeping_at_ns;
 	TAILQ_FOREACH (x, &c->used_xfers, link)

@@ -258,6 +258,7 @@ struct xfer {
 	struct segment *segs;    /* those out */
 	struct segment *orphans; /* to be handed out again (BUSY, failover) */
 	uint64_t orphans_at_ns;  /* not before */
+	uint64_t doubt_since_ns; /* failover.c: has no eligible rail and nothing out; 0 = not so */
 	struct stripe_state *stripes;
 	uint32_t reach_mask;    /* rails whose NIC reaches the memory: no other one ever carries a byte of it */
 	uint16_t region;        /* that its memory lies in */

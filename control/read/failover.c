@@ -11,7 +11,9 @@
 
 #define WRONG_MOST 3u /* split over several rails, then each of two alone */
 #define REPRODUCED_WITHIN_NS 600000000000ull
+#define DOUBT_FENCES 4u /* how long a transfer waits for a verdict: suspicion, fence, PING, and as much again */
 
+static bool may_wait(const struct control *c, struct xfer *x);
 static void widen(struct xfer *x, uint32_t eligible);
 static void redeal_orphans(struct xfer *x);
 static void choose_stripe(struct xfer *x);
@@ -34,11 +36,36 @@ bool failover_can_go_on(struct control *c, struct xfer *x, uint32_t eligible)
 		if (x->reread_stripe == PLAN_STRIPE_NONE)
 			choose_stripe(x);
 		if (!usable_for(xfer_stripe(x, x->reread_stripe), eligible))
-			return x->n_out != 0;
+			return x->n_out || may_wait(c, x);
 	}
+	if (eligible & x->plan.rail_mask)
+		x->doubt_since_ns = 0;
 	/* Those that are out may be on a rail that is only suspected: their return, at the latest after the fence,
 	 * tells. */
-	return !has_work || (eligible & x->plan.rail_mask) || x->n_out;
+	return !has_work || (eligible & x->plan.rail_mask) || x->n_out || may_wait(c, x);
+}
+
+/* Nothing is out, no rail may take anything: a while, if one of them has not been judged yet. */
+static bool may_wait(const struct control *c, struct xfer *x)
+{
+	if (!x->doubt_since_ns)
+		x->doubt_since_ns = c->now_ns;
+	return c->now_ns - x->doubt_since_ns < DOUBT_FENCES * c->config->fence_timeout_ns &&
+	       failover_in_doubt(c, x->peer_idx, x->reach_mask);
+}
+
+uint32_t failover_in_doubt(const struct control *c, uint16_t peer_idx, uint32_t reach_mask)
+{
+	const struct peer *p = &c->peers[peer_idx];
+	uint32_t doubt = 0;
+
+	for (uint32_t left = p->rail_mask & reach_mask; left; left &= left - 1) {
+		unsigned r = (unsigned)__builtin_ctz(left);
+
+		if (!c->rails[r].is_draining && health_is_closed(&c->health, p->by_rail[r].pair->idx))
+			doubt |= 1u << r;
+	}
+	return doubt;
 }
 
 /* A read on one rail moves to one other. */

@@ -189,13 +189,15 @@ static uint32_t start_pull(
 	struct control *c, struct putin *p, struct put_part *part, uint16_t peer_idx, const struct wire_put *m)
 {
 	uint64_t off = (uint64_t)m->first_stripe * m->stripe_bytes;
-	uint32_t eligible = eligible_rails(c, peer_idx), status;
+	uint32_t rails = eligible_rails(c, peer_idx), status;
 	struct object *o = p->object;
 	struct xfer *x;
 
 	if (off != o->reserved_bytes || m->stripe_bytes != o->stripe_bytes)
 		return RY_ERR_PROTOCOL;
-	if (!eligible)
+	if (!rails)
+		rails = failover_in_doubt(c, peer_idx, UINT32_MAX);
+	if (!rails)
 		return RY_ERR_NO_RAIL;
 	x = xfer_alloc(c);
 	if (!x)
@@ -204,7 +206,7 @@ static uint32_t start_pull(
 	x->object = o;
 	status = store_put_reserve(c->d.store, o, m->part_bytes, wire_put_checksums(m), c->now_ns);
 	if (!status &&
-		!xfer_prepare(c, x, off + m->part_bytes, m->stripe_bytes, m->first_stripe, m->n_checksums, eligible))
+		!xfer_prepare(c, x, off + m->part_bytes, m->stripe_bytes, m->first_stripe, m->n_checksums, rails))
 		status = RY_ERR_LIMIT;
 	if (status) {
 		xfer_free(c, x);

@@ -14,7 +14,7 @@ static bool get_memory(struct control *c, struct op *op, struct xfer *x);
 void read_described(struct control *c, struct op *op)
 {
 	struct desc *d = op->desc;
-	uint32_t first, n, eligible, status;
+	uint32_t reach, first, n, rails, status;
 	struct xfer *x;
 
 	if (!check_range(c, op))
@@ -24,9 +24,12 @@ void read_described(struct control *c, struct op *op)
 		return;
 	}
 	/* Before anything is planned: a rail that cannot reach the memory is none of this read's. */
-	eligible = eligible_rails(c, op->peer_idx) & region_reach(op->cs->client->read_region);
-	if (!eligible) {
-		path_explain(c, op->peer_idx, region_reach(op->cs->client->read_region), op->cause, sizeof(op->cause));
+	reach = region_reach(op->cs->client->read_region);
+	rails = eligible_rails(c, op->peer_idx) & reach;
+	if (!rails && wants_failover(c, op))
+		rails = failover_in_doubt(c, op->peer_idx, reach);
+	if (!rails) {
+		path_explain(c, op->peer_idx, reach, op->cause, sizeof(op->cause));
 		op_fail(c, op, RY_ERR_NO_RAIL, RY_RAIL_NONE, NULL);
 		return;
 	}
@@ -45,7 +48,7 @@ void read_described(struct control *c, struct op *op)
 	x->generation = d->generation;
 	x->deadline_ns = op->deadline_ns;
 	x->want_hash = d->has_checksums;
-	x->reach_mask = region_reach(op->cs->client->read_region);
+	x->reach_mask = reach;
 	x->region = region_idx(op->cs->client->read_region);
 	x->is_failover = wants_failover(c, op);
 	x->is_one_rail = op->flags & RY_F_ONE_RAIL;
@@ -57,7 +60,7 @@ void read_described(struct control *c, struct op *op)
 	x->is_charged = true;
 	op->admitted_ns = c->now_ns;
 	if (!get_memory(c, op, x) || !xfer_prepare(c, x, d->size_bytes, d->stripe_bytes, first, n,
-					     choose_rails(c, op, x->total_bytes, eligible))) {
+					     choose_rails(c, op, x->total_bytes, rails))) {
 		status = op->status ? op->status : RY_ERR_LIMIT;
 		xfer_free(c, x);
 		op_fail(c, op, status, RY_RAIL_NONE, NULL);

@@ -207,7 +207,7 @@ Test(fault_evidence, peer_restarts)
 }
 
 /* Closes the pair for this reason, 0 as if it were lost; what conn tells of its end is path evidence. */
-static void ends_for(uint8_t reason, uint32_t n_trips)
+static void ends_for(uint8_t reason, uint32_t n_trips, uint32_t n_pings)
 {
 	struct control *c;
 	struct fault_rig f;
@@ -240,19 +240,25 @@ static void ends_for(uint8_t reason, uint32_t n_trips)
 	rig_run(&f.r, 1200 * MS);
 	cr_assert_eq(breaker(&f, BAD)->n_trips, n_trips);
 	cr_assert_eq(breaker(&f, BAD)->last_fault_ns != 0, n_trips != 0);
-	cr_assert_eq(stat_get(&rail_counters(f.r.node->rails[BAD])->probes_sent) - n_probes, n_trips);
+	cr_assert_eq(stat_get(&rail_counters(f.r.node->rails[BAD])->probes_sent) - n_probes, n_pings);
 	fault_over(&f);
 	fault_stop(&f);
 }
 
 Test(fault_evidence, announced_end_counts_nothing)
 {
-	ends_for(WIRE_BYE_REBUILD, 0);
+	ends_for(WIRE_BYE_DRAIN, 0, 0);
+}
+
+/* The peer had its reason, which may be the path: counted nowhere, but to be proven. */
+Test(fault_evidence, announced_rebuild_is_proven)
+{
+	ends_for(WIRE_BYE_REBUILD, 0, 1);
 }
 
 Test(fault_evidence, end_without_a_word_counts)
 {
-	ends_for(0, 1);
+	ends_for(0, 1, 1);
 }
 
 /* ---- Memory that a NIC cannot reach ---- */

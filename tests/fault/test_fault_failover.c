@@ -91,6 +91,56 @@ Test(fault_failover, stall_of_five_seconds)
 	at_any_byte("stall:for=5s,", FAULT_STALL, 3);
 }
 
+/* The only rail falls under suspicion, and answers before it is judged: who fails over waits for the verdict, be it under
+ * way or new; who does not is told at once. */
+Test(fault_failover, last_rail_under_suspicion_is_waited_for)
+{
+	struct fault_rig f;
+	struct rig *r = &f.r;
+	const struct path *p;
+	unsigned n_good = 0;
+	struct ry_cqe cqe;
+	uint64_t careful;
+
+	begin(&f, 1);
+	p = &r->node->control->paths[r->node->control->peers[0].by_rail[0].pair->idx];
+	fault_plan(&f, 0, "stall:at=300KiB,for=60s");
+	rig_submit_read(r, r->client, "large", 0, UINT64_MAX, RY_F_FAILOVER, 0);
+	while (!p->is_suspect && r->now_ns < 10000 * MS)
+		rig_step(r);
+	cr_assert(p->is_suspect && !p->is_killed);
+	rig_submit_read(r, r->client, "small", 0, UINT64_MAX, RY_F_FAILOVER, 0);
+	careful = rig_submit_read(r, r->client, "small", 0, UINT64_MAX, RY_F_FAIL, 0);
+	cr_assert_eq(rig_wait(r, r->client, careful).status, RY_ERR_NO_RAIL);
+	cr_assert(p->is_suspect);
+	fault_plan(&f, 0, "");
+	for (; n_good < 2 && r->now_ns < 20000 * MS; rig_step(r)) {
+		while (rig_reap(r, r->client, &cqe)) {
+			cr_assert_eq(cqe.status, RY_OK, "status %u", cqe.status);
+			rig_release(r, r->client, cqe.lease_id);
+			n_good++;
+		}
+	}
+	cr_assert_eq(n_good, 2u);
+	cr_assert(!p->is_suspect && !p->is_killed);
+	end(&f);
+}
+
+/* It stays silent: the wait ends, well before the deadline. */
+Test(fault_failover, last_rail_is_not_waited_for_longer)
+{
+	struct fault_rig f;
+	uint64_t from_ns;
+
+	begin(&f, 1);
+	fault_plan(&f, 0, "lose:repeat=forever,of=all");
+	cr_assert_eq(fault_read(&f, "large", RY_F_FAILOVER, 20000), RY_ERR_NO_RAIL);
+	from_ns = f.r.now_ns;
+	cr_assert_eq(fault_read(&f, "small", RY_F_FAILOVER, 20000), RY_ERR_NO_RAIL);
+	cr_assert_leq(f.r.now_ns - from_ns, 4 * f.r.config.fence_timeout_ns + 2 * MS);
+	end(&f);
+}
+
 /* One rail carries it all; another one takes over, and only one. */
 Test(fault_failover, read_on_one_rail_moves_to_one_other)
 {
