@@ -5,6 +5,7 @@
 
 Link faults are not among it: packets of a device to itself never reach its network device, so they would show nothing.
 """
+import os
 import sys
 
 import guest
@@ -30,7 +31,7 @@ GROUPS = {
 
 
 def run(t, arguments):
-    build, names = arguments[0], arguments[1:] or GROUPS
+    build, names = os.path.abspath(arguments[0]), arguments[1:] or GROUPS
     for name in names:
         function, options = GROUPS[name]
         with t.guests(f'{name}: boot', guest.one(**options)) as g:

@@ -7,6 +7,7 @@ Groups that want guests alike share a pair of them, each with daemons of its own
 nftables or of the queue.
 """
 import itertools
+import os
 import sys
 
 import guest
@@ -29,7 +30,7 @@ GROUPS = {
 
 
 def run(t, arguments):
-    build, names = arguments[0], arguments[1:] or GROUPS
+    build, names = os.path.abspath(arguments[0]), arguments[1:] or GROUPS
     for options, alike in itertools.groupby(names, lambda name: GROUPS[name][1]):
         with t.guests('boot', guest.two(**options)) as guests:
             for name in alike:

@@ -69,9 +69,9 @@ class Pair:
     # ---- data ----
 
     def put(self, key, size, node=None):
-        """Puts the first `size` bytes of the data."""
+        """Puts the first `size` bytes of the data, of which there are twice DATA_BYTES."""
         node = node or self.reader
-        self.g2.check(f'head -c {size} {DATA} >{nodes.DIR}/in.{key}')
+        self.g2.check(f'cat {DATA} {DATA} | head -c {size} >{nodes.DIR}/in.{key}')
         return self.t.check(f'put {key}', *self._ended(node.cli('put', key, f'{nodes.DIR}/in.{key}', '--quiet', seconds=120)))
 
     @staticmethod
@@ -138,8 +138,10 @@ class Pair:
         """Packets of RoCEv2 are dropped where they arrive, sockets go on. `which`: a further match of nft, such as a length."""
         guests = [g for g in (self.g1, self.g2) if g.number in ends]
         rules = HOLE.format(rail=rail, which=which)
-        for g in guests:
-            g.check(f"nft -f - <<'X'\n{rules}\nX")
+        # At both ends at once: the read under way does not wait.
+        for job in [g.start(f"nft -f - <<'X'\n{rules}\nX") for g in guests]:
+            if job.wait().status != 0:
+                raise nodes.NodeError(f'nft: {job.output()}')
         dropped = []
         try:
             yield dropped
