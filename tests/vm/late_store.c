@@ -5,7 +5,8 @@
  *
  * The directory LATE_DIR steers it. While the file "hold" is there, the first chain with an RDMA WRITE is kept: the
  * daemon believes that it was posted. When "cancelled" appears the chain's DONE goes out alone, saying CANCELLED; when
- * "write" appears, the WRITEs. "held", "told" and "written" say how far it is.
+ * "write" appears, the WRITEs. "held", "told" and "written" say how far it is; "refused" that the device then reported
+ * a remote access error for that QP.
  */
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
@@ -25,11 +26,14 @@
 #define MSG_MAX_BYTES 256
 
 typedef int (*post_fn)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+typedef int (*poll_fn)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 
 /* The chain that was kept; filled by the lcore that posted it, then the thread's. */
 static struct {
 	post_fn post;
+	poll_fn poll;
 	struct ibv_qp *qp;
+	uint32_t qp_num; /* 0 until the WRITEs are posted; the thread's (release), read by lcores (acquire) */
 	int n;
 	struct ibv_send_wr wr[WRS_MAX];
 	struct ibv_sge sge[WRS_MAX];
@@ -89,6 +93,8 @@ static void *go_on(void *arg)
 	post_all(false);
 	make_file("told");
 	await_file("write");
+	/* Partner: the load in poll_cq. */
+	__atomic_store_n(&kept.qp_num, kept.qp->qp_num, __ATOMIC_RELEASE);
 	post_all(true);
 	make_file("written");
 	return arg;
@@ -139,6 +145,19 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return 0;
 }
 
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int got = kept.poll(cq, n, wc);
+
+	for (int i = 0; i < got; i++) {
+		/* Partner: the store in go_on. */
+		if (wc[i].status == IBV_WC_REM_ACCESS_ERR &&
+			wc[i].qp_num == __atomic_load_n(&kept.qp_num, __ATOMIC_ACQUIRE))
+			make_file("refused");
+	}
+	return got;
+}
+
 /* Called by the daemon in place of libibverbs' own. */
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
@@ -148,7 +167,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 
 	if (qp && qp->context->ops.post_send != post_send) {
 		kept.post = qp->context->ops.post_send;
+		kept.poll = qp->context->ops.poll_cq;
 		qp->context->ops.post_send = post_send;
+		qp->context->ops.poll_cq = poll_cq;
 	}
 	return qp;
 }

@@ -11,7 +11,6 @@ from vm_pair import MIB, Pair
 
 DIR = f'{nodes.DIR}/late'
 SIZE = MIB
-REFUSED = 'remote access refused'
 
 
 def run(t, guests, build):
@@ -133,7 +132,6 @@ def slow_uplink(t, p):
 
 
 def store_that_ignores_cancel(t, p):
-    log = len(p.store.log())
     reader = LateReader(p, 400)
     p.g1.check(f'touch {DIR}/hold')
     reader.go()
@@ -142,11 +140,10 @@ def store_that_ignores_cancel(t, p):
     p.g1.check(f'rm {DIR}/hold; touch {DIR}/cancelled')
     await_file(p, 'told')
     reader.await_line('held')
-    t.check('until then the store saw no error', REFUSED not in p.store.log()[log:], lambda: p.store.log()[log:])
     p.g1.check(f'touch {DIR}/write')
     await_file(p, 'written')
-    nodes.await_true('the write is refused', lambda: REFUSED in p.store.log()[log:])
-    t.check('the store gets an access error', REFUSED in p.store.log()[log:], lambda: p.store.log()[log:])
+    # Told by its device: the store's log may name the reader's BYE instead, which comes at the same time.
+    await_file(p, 'refused')
     reader.finish()
     for rail in (0, 1):
         p.await_eligible(rail)
