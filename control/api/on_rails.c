@@ -63,7 +63,7 @@ static json_t *row_describe(
 	const struct api *api, const struct api_rail_info *info, uint16_t i, const struct pair_list *pairs)
 {
 	const struct rail_conf *conf = &api->deps.config->rails[i];
-	json_t *own = json_array();
+	json_t *own = json_array(), *qps = json_array();
 	json_t *numbers = counters_describe(stats_rail_rows, stats_n_rail_rows, api->deps.rails[i].counters);
 	json_t *o;
 
@@ -83,6 +83,9 @@ static json_t *row_describe(
 			   own, "counters", numbers));
 	json_object_set_new(o, "latency_p50_ns", json_integer((json_int_t)info->latency_p50_ns));
 	json_object_set_new(o, "latency_p99_ns", json_integer((json_int_t)info->latency_p99_ns));
+	for (uint16_t q = 0; q < info->n_qps; q++)
+		json_array_append_new(qps, json_integer((json_int_t)info->qp_rx_bytes[q]));
+	json_object_set_new(o, "qp_rx_bytes", qps);
 	json_object_set_new(o, "corrupt_blamed", json_integer((json_int_t)info->corrupt_blamed));
 	json_object_set_new(
 		o, "removed", json_boolean(api->deps.rails[i].rail && rail_is_detached(api->deps.rails[i].rail)));

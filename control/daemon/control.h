@@ -138,7 +138,9 @@ struct api_rail_info {
 	uint64_t goodput_bytes_per_s; /* EWMA, 0 = no sample */
 	uint64_t latency_ns;          /* of DONE, windowed minimum */
 	uint32_t pairs_up;
-	uint64_t corrupt_blamed; /* stripes that this rail alone brought wrong repeatedly */
+	uint64_t corrupt_blamed;            /* stripes that this rail alone brought wrong repeatedly */
+	uint64_t qp_rx_bytes[PAIR_QPS_MAX]; /* by place in the pair, over all pairs that are up */
+	uint16_t n_qps;
 };
 
 struct api_plan_rail {

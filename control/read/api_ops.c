@@ -7,6 +7,7 @@
 static bool serve(struct control *c, struct api_call *call);
 static void begin_shutdown(struct control *c, struct api_call *call);
 static void rail_info(const struct control *c, struct api_call *call);
+static void add_qps(const struct peer *p, struct api_call *call);
 static void set_limits(struct control *c, struct api_call *call);
 static void all_pairs(const struct control *c, struct api_call *call);
 static void configured_pairs(const struct control *c, uint16_t s, struct api_call *call);
@@ -88,6 +89,21 @@ static void rail_info(const struct control *c, struct api_call *call)
 		};
 		for (uint16_t p = 0; p < c->n_peers; p++)
 			call->rails[i].pairs_up += c->peers[p].is_used && (c->peers[p].rail_mask >> i & 1);
+	}
+	for (uint16_t p = 0; p < c->n_peers; p++)
+		add_qps(&c->peers[p], call);
+}
+
+/* A pair's QPs are there until control has said that it is quiesced. */
+static void add_qps(const struct peer *p, struct api_call *call)
+{
+	for (uint32_t k = 0; p->is_used && k < p->n_pairs; k++) {
+		const struct pair *pair = p->pairs[k].pair;
+		struct api_rail_info *info = &call->rails[pair->rail_idx];
+
+		info->n_qps = RTE_MAX(info->n_qps, pair->n_qps);
+		for (uint16_t q = 0; q < pair->n_qps; q++)
+			info->qp_rx_bytes[q] += qp_rx_bytes(pair->qps[q]);
 	}
 }
 

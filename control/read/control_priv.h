@@ -254,6 +254,7 @@ struct xfer {
 	uint64_t landed_bytes;
 	uint32_t n_stripes;
 	uint32_t n_verified;
+	uint32_t n_planned;      /* rails when it was planned */
 	uint32_t n_out;          /* segments out, SEG_VERIFY included */
 	struct segment *segs;    /* those out */
 	struct segment *orphans; /* to be handed out again (BUSY, failover) */

@@ -286,7 +286,8 @@ static void give(struct control *c, struct xfer *x, struct segment *s, uint16_t 
 
 	s->rail_idx = r;
 	s->pair_idx = pair->idx;
-	s->qp = pair->qps[s->parts[0].stripe_idx % pair->n_qps];
+	/* Rails take turns in the stripes: neighbours of one rail, which are n_planned apart, go to its next QP. */
+	s->qp = pair->qps[s->parts[0].stripe_idx / x->n_planned % pair->n_qps];
 	s->owner_aux = pair->epoch;
 	s->cancel_want = 0;
 	s->is_busy = 0;

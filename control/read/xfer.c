@@ -29,6 +29,7 @@ bool xfer_prepare(struct control *c, struct xfer *x, uint64_t size_bytes, uint32
 		return false;
 	memset(x->stripes, 0, n_stripes * sizeof(*x->stripes));
 	x->n_stripes = n_stripes;
+	x->n_planned = (uint32_t)__builtin_popcount(rail_mask);
 	plan_init(&x->plan, size_bytes, stripe_bytes, first_stripe, n_stripes, c->config->segment_bytes, rail_mask);
 	if (c->config->policy != POLICY_ROUND_ROBIN)
 		return true;

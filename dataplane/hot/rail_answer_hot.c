@@ -85,6 +85,7 @@ void request_closed(struct rail *r, struct segment *s)
 		request_finish(r, s, s->status);
 	} else if (likely(s->status == RY_OK)) {
 		stat_add(&r->counters.rx_bytes, s->bytes);
+		stat_add(&s->qp->rx_bytes, s->bytes);
 		s->state = SEG_LANDED;
 		seg_push(&r->landed, s);
 	} else {

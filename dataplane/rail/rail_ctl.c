@@ -240,6 +240,11 @@ uint8_t qp_fail_status(const struct qp *qp)
 	return qp->fail_status;
 }
 
+uint64_t qp_rx_bytes(const struct qp *qp)
+{
+	return stat_get(&qp->rx_bytes);
+}
+
 const struct rail_counters *rail_counters(const struct rail *r)
 {
 	return &r->counters;

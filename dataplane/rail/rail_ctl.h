@@ -115,6 +115,8 @@ bool rail_is_detached(const struct rail *rail);
 /* Relaxed reads. */
 const struct rail_counters *rail_counters(const struct rail *rail);
 const struct rail_conf *rail_conf(const struct rail *rail);
+/* What landed for segments of a QP that is not released yet; relaxed. */
+uint64_t qp_rx_bytes(const struct qp *qp);
 uint16_t rail_idx(const struct rail *rail);
 
 /* ---- the loop body; one thread (the lcore, or a test that runs everything in turn) ---- */

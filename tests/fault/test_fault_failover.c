@@ -91,8 +91,8 @@ Test(fault_failover, stall_of_five_seconds)
 	at_any_byte("stall:for=5s,", FAULT_STALL, 3);
 }
 
-/* The only rail falls under suspicion, and answers before it is judged: who fails over waits for the verdict, be it under
- * way or new; who does not is told at once. */
+/* The only rail falls under suspicion, and answers before it is judged: who fails over waits for the verdict, be it
+ * under way or new; who does not is told at once. */
 Test(fault_failover, last_rail_under_suspicion_is_waited_for)
 {
 	struct fault_rig f;

@@ -354,6 +354,44 @@ Test(node_api, the_budget_of_arenas_obeys_its_range)
 	cr_expect_eq(int_at(l, "registered_max_bytes"), 67108864);
 }
 
+static void with_qps(struct config *c)
+{
+	c->policy = POLICY_ROUND_ROBIN;
+	for (uint16_t r = 0; r < c->n_rails; r++)
+		c->rails[r].sockets_per_pair = 4;
+}
+
+static void start_with_qps(void)
+{
+	configure = with_qps;
+	start();
+}
+
+TestSuite(node_api_qps, .init = start_with_qps, .fini = stop);
+
+/* One read, of which each rail is dealt every other stripe. */
+Test(node_api_qps, a_read_is_spread_over_all_of_them_and_its_bytes_are_told)
+{
+	json_int_t before[2] = {(json_int_t)landed(0), (json_int_t)landed(1)};
+
+	cr_assert_eq(read_once(), RY_OK);
+	for (int rail = 0; rail < 2; rail++) {
+		json_t *row = json_array_get(json_object_get(result("rails", ""), "rails"), (size_t)rail);
+		json_t *qps = json_object_get(row, "qp_rx_bytes");
+		json_int_t sum = 0;
+
+		cr_assert_eq(json_array_size(qps), 4);
+		for (size_t q = 0; q < 4; q++) {
+			json_int_t n = json_integer_value(json_array_get(qps, q));
+
+			cr_expect_geq(n, RIG_STRIPE_BYTES, "rail%d: QP %zu carried %lld", rail, q, (long long)n);
+			sum += n;
+		}
+		cr_expect_eq(sum, (json_int_t)landed(rail));
+		cr_expect_gt(sum, before[rail]);
+	}
+}
+
 static void queueing(struct config *c)
 {
 	c->admission = ADMISSION_QUEUE;
