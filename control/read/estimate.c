@@ -5,7 +5,8 @@
  * The delay is the windowed minimum of DONE latency, not its mean: a mean contains our own queue (latency = in flight /
  * goodput), so a depth made from it would grow until the budget stops it. To it comes our own turn-round, from
  * hand-back to the next hand-out: nothing on a dedicated core, milliseconds where lcores share CPUs, and the rail must
- * have enough to do meanwhile. A weak rail, which carries less than half of what the best one does, gets less than
+ * have enough to do meanwhile. No more than TURNROUND_MOST_NS of it: what bridges a longer pause would keep the siblings
+ * waiting as long at the end of an object. A weak rail, which carries less than half of what the best one does, gets less than
  * depth_min: 2 MiB would keep one of 12 MB/s busy for 170 ms, and an object would wait for them.
  */
 #include "read/control_priv.h"
@@ -13,6 +14,7 @@
 #define GOODPUT_WINDOW_NS 10000000ull
 #define LATENCY_WINDOW_NS 10000000000ull
 #define WEAK_WINDOW_NS 200000ull
+#define TURNROUND_MOST_NS 16000000ull
 #define NEW_RAIL_RATE 1000000000ull /* where neither sample nor link is known: like every other one that is new */
 
 static void end_window(struct control *c, struct rail_ctx *rs, uint64_t elapsed_ns);
@@ -173,7 +175,8 @@ uint64_t estimate_scale(const struct control *c, const struct rail_ctx *rs, uint
 
 static void update_depth(struct control *c, struct rail_ctx *rs)
 {
-	uint64_t bdp = (uint64_t)((double)rs->goodput * (double)(rs->min_latency_ns + rs->turnround_ns) / 1e9 * 1.5);
+	uint64_t delay_ns = rs->min_latency_ns + RTE_MIN(rs->turnround_ns, TURNROUND_MOST_NS);
+	uint64_t bdp = (uint64_t)((double)rs->goodput * (double)delay_ns / 1e9 * 1.5);
 	uint64_t least = estimate_scale(c, rs, c->config->depth_min_bytes);
 
 	least = RTE_MAX(least, 2ull * RY_SEGMENT_MIN_BYTES);
