@@ -24,8 +24,11 @@ def parse_size(text):
 class Nodes:
     """A store and a reader on the given addresses."""
 
-    def __init__(self, build, transport, addresses, store_mib, arena_mib, directory, dead=None, first_port=7700, rail_keys=''):
-        """dead: address and port of a store that never answers; the reader has it in its configuration, too. rail_keys: more keys of every rail."""
+    def __init__(self, build, transport, addresses, store_mib, arena_mib, directory, dead=None, first_port=7700, rail_keys='', reader_keys='',
+                 preload=None):
+        """dead: address and port of a store that never answers; the reader has it in its configuration, too. rail_keys, reader_keys: more keys of every rail, of
+        the reader. preload: a library that takes the place of another one in both daemons."""
+        self.env = {**os.environ, 'LD_PRELOAD': preload} if preload else None
         self.build, self.transport, self.addresses, self.dir = build, transport, addresses, directory
         self.processes = []
         self.socket = f'{directory}/rd.sock'
@@ -36,7 +39,7 @@ class Nodes:
         ends = ''.join(f'      - {{address: "{a}", port: {ports[i]}, rail: rail{i}}}\n' for i, a in enumerate(addresses))
         more = f'  - name: dead\n    endpoints:\n      - {{address: "{dead[0]}", port: {dead[1]}, rail: rail0}}\n' if dead else ''
         self.start('rd', f'node: rd\nsocket: {self.socket}\nroles: [reader]\nrails:\n{rails}stores:\n  - name: st\n    endpoints:\n{ends}{more}'
-                   f'reader:\n  read_arena: {arena_mib}MiB\n  put_arena: 32MiB\n  inflight: {max(arena_mib, 256)}MiB\n  client_inflight: {max(arena_mib, 256)}MiB\n')
+                   f'reader:\n  read_arena: {arena_mib}MiB\n  put_arena: 32MiB\n  inflight: {max(arena_mib, 256)}MiB\n  client_inflight: {max(arena_mib, 256)}MiB\n{reader_keys}')
         self.await_pairs()
 
     def start(self, name, text):
@@ -46,7 +49,7 @@ class Nodes:
         cpus = os.cpu_count()
         self.processes.append(subprocess.Popen(
             [f'{self.build}/control/daemon/railyardd', '--lcores', f'(0-{len(self.addresses)})@(0-{cpus - 1})', '--', '--config', f'{self.dir}/{name}.yaml'],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env))
 
     def ask(self, *command):
         done = subprocess.run([f'{self.build}/control/cli/railyard', '--socket', self.socket, *command, '--json'], capture_output=True, text=True, check=False)

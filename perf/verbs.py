@@ -3,12 +3,14 @@
 """Reads over verbs rails beside ib_write_bw on the same rails, in interleaved pairs of one run.
 
 perf/verbs.py BUILD ADDRESS [ADDRESS]      both ends on this host: a store and a reader of its own on each address
-        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--qps N] [--exchange] [--dead ADDRESS]
+        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--qps N] [--reader 'segment: 2MiB, depth_min: 4MiB'] [--scalar-hash] [--exchange] [--dead ADDRESS]
 
-Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time; printed is the median of
+Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time and with
+as many bytes under way; printed is the median of
 the pairs' ratios, as JSON. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange, --dead reads while an address that does not answer is being dialled. Every number comes from counters of
 this run: railyard-perf read fails when the rails' counters and the bytes that the client got differ, and this script fails when the transport
-was not verbs, a window was left open, or a rail ran in quarantine.
+was not verbs, a window was left open, or a rail ran in quarantine. --scalar-hash is for guests whose CPU is emulated: there SIMD code, which a real CPU
+runs faster than scalar code, runs at a third to a sixth of its speed; hashes are then made by the same XXH3 compiled without SIMD.
 """
 import argparse
 import contextlib
@@ -24,6 +26,7 @@ import time
 from nodes import MIB, Failure, Nodes, parse_size
 
 WRITE_BYTES = MIB
+WRITE_DEPTH_BYTES = 128 * MIB  # what ib_write_bw has under way: as many messages by default
 
 
 def device_of(address):
@@ -75,22 +78,23 @@ def write_bw(addresses, n):
     return total
 
 
-def ratio_of(build, addresses, size, pairs, seconds, qps):
-    arena = 3 * size // MIB + 8
+def ratio_of(build, addresses, size, pairs, seconds, how):
+    depth = max(2, WRITE_DEPTH_BYTES // size)
+    arena = (depth + 1) * size // MIB + 8
     rows = []
     with tempfile.TemporaryDirectory(prefix='ry-perf-') as directory:
-        nodes = Nodes(build, 'verbs', addresses, size // MIB + 64, arena, directory, rail_keys=f', qps_per_pair: {qps}' if qps else '')
+        nodes = Nodes(build, 'verbs', addresses, size // MIB + 64, arena, directory, **how)
         try:
-            rate = nodes.read(size, 2, 0, 1)['bytes_per_s']
+            rate = nodes.read(size, depth, 0, 1)['bytes_per_s']
             n = max(32, int(seconds * rate / len(addresses) / WRITE_BYTES))
             for _ in range(pairs):
                 peer = write_bw(addresses, n)
-                own = nodes.read(size, 2, seconds, rate)['bytes_per_s']
+                own = nodes.read(size, depth, seconds, rate)['bytes_per_s']
                 rows.append({'ib_write_bw_bytes_per_s': peer, 'bytes_per_s': own, 'ratio': own / peer})
             nodes.check()
         finally:
             nodes.stop()
-    return {'rails': len(addresses), 'size': size, 'qps_per_pair': qps or 'default', 'ratio': statistics.median(r['ratio'] for r in rows), 'pairs': rows}
+    return {'rails': len(addresses), 'size': size, **how, 'ratio': statistics.median(r['ratio'] for r in rows), 'pairs': rows}
 
 
 def exchange_of(build, address, pairs):
@@ -145,14 +149,23 @@ def main():
     parser.add_argument('--pairs', type=int, default=5)
     parser.add_argument('--seconds', type=int, default=4)
     parser.add_argument('--qps', type=int, default=0, help='qps_per_pair of every rail (default the daemon\'s)')
+    parser.add_argument('--reader', default='', help='keys of the reader, with commas between them')
+    parser.add_argument('--scalar-hash', action='store_true')
     parser.add_argument('--exchange', action='store_true')
     parser.add_argument('--dead', metavar='ADDRESS')
     a = parser.parse_args()
+    how = {}
+    if a.qps:
+        how['rail_keys'] = f', qps_per_pair: {a.qps}'
+    if a.reader:
+        how['reader_keys'] = ''.join(f'  {key.strip()}\n' for key in a.reader.split(','))
+    if a.scalar_hash:
+        how['preload'] = f'{os.path.abspath(a.build)}/perf/libxxh_scalar.so'
     result = {'write_bw': []}
     try:
         for size in map(parse_size, filter(None, a.sizes.split(','))):
             for addresses in [a.addresses[:1]] + ([a.addresses] if len(a.addresses) > 1 else []):
-                result['write_bw'].append(ratio_of(a.build, addresses, size, a.pairs, a.seconds, a.qps))
+                result['write_bw'].append(ratio_of(a.build, addresses, size, a.pairs, a.seconds, how))
         if a.exchange:
             result['exchange'] = exchange_of(a.build, a.addresses[0], a.pairs)
         if a.dead:
