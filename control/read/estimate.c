@@ -5,9 +5,9 @@
  * The delay is the windowed minimum of DONE latency, not its mean: a mean contains our own queue (latency = in flight /
  * goodput), so a depth made from it would grow until the budget stops it. To it comes our own turn-round, from
  * hand-back to the next hand-out: nothing on a dedicated core, milliseconds where lcores share CPUs, and the rail must
- * have enough to do meanwhile. No more than TURNROUND_MOST_NS of it: what bridges a longer pause would keep the siblings
- * waiting as long at the end of an object. A weak rail, which carries less than half of what the best one does, gets less than
- * depth_min: 2 MiB would keep one of 12 MB/s busy for 170 ms, and an object would wait for them.
+ * have enough to do meanwhile. No more than TURNROUND_MOST_NS of it: what bridges a longer pause would keep the
+ * siblings waiting as long at the end of an object. A weak rail, which carries less than half of what the best one
+ * does, gets less than depth_min: 2 MiB would keep one of 12 MB/s busy for 170 ms, and an object would wait for them.
  */
 #include "read/control_priv.h"
 
