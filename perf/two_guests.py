@@ -4,9 +4,9 @@
 
 perf/two_guests.py BUILD [--cap 5MB/s] [--sizes 16MiB,32MiB,64MiB,128MiB] [--pairs 5]
 
-First two ib_write_bw at the same time show that the cap bites and that both links reach it together. Then each size is read whole, verified, by a reader
-with one rail and by one with two, in turn; gain is the ratio of their times, printed with every single time, as JSON. The guests' CPUs are emulated: only
-ratios of one run mean anything.
+First two ib_write_bw at the same time must reach twice the cap within 3 %. Then each size is read whole, verified, by a reader with one rail and by one
+with two, in turn; gain is the ratio of their times, printed with every single time, as JSON. Exit status 1 where it is below 1.85 at some size, or not flat
+within 10 %. The guests' CPUs are emulated: only ratios of one run mean anything.
 """
 import argparse
 import json
@@ -22,6 +22,8 @@ import guest  # noqa: E402
 
 DIR = '/run/perf'
 KEY = 'gain'
+LEAST_GAIN, FLAT = 1.85, 0.10
+PREMISE = 0.03
 
 
 def daemon(g, build, name, text, n_rails):
@@ -77,6 +79,13 @@ def read(reader, build, n_rails, size, count):
     return result
 
 
+def check(reader, build, n_rails):
+    for rail in reader.check(f'{build}/control/cli/railyard --socket {DIR}/rd{n_rails}.sock rails --json').json()['rails']:
+        c = rail['counters']
+        if rail['quarantine'] or c['fences'] or not c['windows_bound'] or c['windows_bound'] != c['windows_invalidated']:
+            raise Failure(f'rail {rail["name"]} was not measured with windows: {json.dumps(rail)[:400]}')
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('build')
@@ -91,20 +100,26 @@ def main():
         with guest.two(memory_mib=3072) as (store, reader):
             build = os.path.abspath(a.build)
             cap(store, rate)
-            result['ib_write_bw_bytes_per_s'] = write_bw(store, reader, 24)
+            result['ib_write_bw_bytes_per_s'] = bare = write_bw(store, reader, 24)
+            if abs(sum(bare) / (2 * rate) - 1) > PREMISE:
+                raise Failure(f'two ib_write_bw reached {sum(bare) / 1e6:.2f} MB/s, which is not twice the cap within 3 %: choose another cap')
             start(store, reader, build, max(sizes))
             for size in sizes:
                 rows = []
-                for _ in range(a.pairs):
-                    times = [read(reader, build, n, size, 1) for n in (1, 2)]
-                    rows.append([size / t['bytes_per_s'] for t in times])
+                for i in range(a.pairs):
+                    times = {n: read(reader, build, n, size, 1) for n in ((1, 2) if i % 2 == 0 else (2, 1))}
+                    rows.append([size / times[n]['bytes_per_s'] for n in (1, 2)])
                 result['gains'].append({'size': size, 'gain': statistics.median(one / two for one, two in rows), 'seconds': rows})
+            for n in (1, 2):
+                check(reader, build, n)
     except (Failure, guest.GuestError) as e:
         print(f'two_guests.py: {e}', file=sys.stderr)
         return 1
+    gains = [row['gain'] for row in result['gains']]
+    result['flat'] = 1 - min(gains) / max(gains)
     json.dump(result, sys.stdout, indent=1)
     print()
-    return 0
+    return 0 if min(gains) >= LEAST_GAIN and result['flat'] <= FLAT else 1
 
 
 if __name__ == '__main__':

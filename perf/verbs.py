@@ -5,9 +5,8 @@
 perf/verbs.py BUILD ADDRESS [ADDRESS]      both ends on this host: a store and a reader of its own on each address
         [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--qps N] [--reader 'segment: 2MiB, depth_min: 4MiB'] [--scalar-hash] [--exchange] [--dead ADDRESS]
 
-Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time and with
-as many bytes under way; printed is the median of
-the pairs' ratios, as JSON. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange, --dead reads while an address that does not answer is being dialled. Every number comes from counters of
+Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time and with as many bytes under
+way; printed is the median of the pairs' ratios, as JSON, and exit status 1 says that a bound was missed. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange, --dead reads while an address that does not answer is being dialled. Every number comes from counters of
 this run: railyard-perf read fails when the rails' counters and the bytes that the client got differ, and this script fails when the transport
 was not verbs, a window was left open, or a rail ran in quarantine. --scalar-hash is for guests whose CPU is emulated: there SIMD code, which a real CPU
 runs faster than scalar code, runs at a third to a sixth of its speed; hashes are then made by the same XXH3 compiled without SIMD.
@@ -26,6 +25,7 @@ import time
 from nodes import MIB, Failure, Nodes, parse_size
 
 WRITE_BYTES = MIB
+LEAST_WRITE_BW, MOST_EXCHANGE, MOST_DEAD_P50, MOST_DEAD_P99 = 0.9, 2.0, 1.05, 1.25
 WRITE_DEPTH_BYTES = 128 * MIB  # what ib_write_bw has under way: as many messages by default
 
 
@@ -173,9 +173,24 @@ def main():
     except Failure as e:
         print(f'verbs.py: {e}', file=sys.stderr)
         return 1
+    result['missed'] = missed(result)
     json.dump(result, sys.stdout, indent=1)
     print()
-    return 0
+    return 1 if result['missed'] else 0
+
+
+def missed(result):
+    """The bounds that do not hold."""
+    bad = [f'{row["rails"]} rails, {row["size"] // MIB} MiB: {row["ratio"]:.3f} is below {LEAST_WRITE_BW}' for row in result['write_bw']
+           if row['ratio'] < LEAST_WRITE_BW]
+    exchange, dead = result.get('exchange'), result.get('dead')
+    if exchange and exchange['ratio'] > MOST_EXCHANGE:
+        bad.append(f'exchange: {exchange["ratio"]:.3f} is above {MOST_EXCHANGE}')
+    if dead and dead['p50_ratio'] > MOST_DEAD_P50:
+        bad.append(f'dead, p50: {dead["p50_ratio"]:.3f} is above {MOST_DEAD_P50}')
+    if dead and dead['p99_ratio'] > max(MOST_DEAD_P99, dead['p99_ratio_a_a']):
+        bad.append(f'dead, p99: {dead["p99_ratio"]:.3f} is above {MOST_DEAD_P99} and above the A/A run')
+    return bad
 
 
 if __name__ == '__main__':

@@ -12,6 +12,7 @@
 #include "daemon/log.h"
 
 static bool fence_one(struct conn *c, struct link *l, struct qp *qp);
+static void no_proof(struct conn *c, const struct link *l, int rc);
 static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
 static void lose_qp(struct conn *c, const struct rail_event *e);
 static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
@@ -99,6 +100,7 @@ bool link_fence(struct conn *c, struct link *l)
 static bool fence_one(struct conn *c, struct link *l, struct qp *qp)
 {
 	struct rail *rail = c->deps.rails[l->pair.rail_idx];
+	int rc;
 
 	if (!rail_ops(rail)->qp_wants_fence(rail, qp))
 		return false;
@@ -107,8 +109,25 @@ static bool fence_one(struct conn *c, struct link *l, struct qp *qp)
 		l->is_fencing = true;
 		link_write(c, l);
 	}
-	rail_ops(rail)->qp_fence(rail, qp);
+	rc = rail_ops(rail)->qp_fence(rail, qp);
+	if (rc < 0)
+		no_proof(c, l, rc);
 	return true;
+}
+
+/* The pair is never quiesced: what its device may still write is not given to anybody else. */
+static void no_proof(struct conn *c, const struct link *l, int rc)
+{
+	uint16_t rail_idx = l->pair.rail_idx;
+	char cause[RY_CAUSE_MAX_BYTES];
+
+	snprintf(cause, sizeof(cause), "its device did not end a QP to node %s: %s", l->pair.node_name, error_text(rc));
+	log_error("rail %s: %s: memory that it may still write stays withheld, and the rail is out of use until the "
+		  "daemon "
+		  "is restarted",
+		conn_rail_conf(c, rail_idx)->name, cause);
+	c->netdevs[rail_idx].is_gone = true;
+	links_drop(c, rail_idx, cause);
 }
 
 /* ---- devices ---- */
@@ -161,6 +180,9 @@ static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_even
 		log_error("rail %s: %s: it is out of use until the daemon is restarted", name, e->text);
 		c->netdevs[rail_idx].is_gone = true;
 		c->leaving |= e->kind == RAIL_EVENT_REMOVED ? 1u << rail_idx : 0;
+		/* Nothing more that counts comes from there, but an error without end may; its removal has another. */
+		if (e->kind == RAIL_EVENT_DEVICE_FATAL)
+			io_watch(c, &c->devices[rail_idx][0].io, 0);
 		links_drop(c, rail_idx, cause);
 		break;
 	}

@@ -110,7 +110,7 @@ struct qp {
 	struct seg_fifo held;         /* waiting for a credit */
 	struct serve_req *serve_head; /* requests of the peer, in order */
 	struct serve_req *serve_tail;
-	uint64_t rx_bytes;            /* that landed for segments of it; read by control, too, relaxed */
+	uint64_t rx_bytes; /* that landed for segments of it; read by control, too, relaxed */
 	uint32_t n_serve;
 	uint32_t n_writes;      /* posted and not completed */
 	uint32_t deficit_bytes; /* deficit round robin */

@@ -59,8 +59,9 @@ bool transport_wants_no_fence(const struct rail *rail, const struct qp *qp)
 	return false;
 }
 
-void transport_no_fence(struct rail *rail, struct qp *qp)
+int transport_no_fence(struct rail *rail, struct qp *qp)
 {
+	return 0;
 }
 
 void transport_no_address(const struct rail *rail, const struct qp *qp, struct qp_address *out)

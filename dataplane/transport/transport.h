@@ -235,9 +235,11 @@ struct transport_ops {
 	/* The QP is given up. true: nothing can land through any window of it any more, and its sources are not read
 	 * any more. false: conn is asked to see to it (qp_fence); WC_QP_DOWN with is_fenced follows. */
 	bool (*stop)(struct rail *rail, struct qp *qp);
-	/* conn: whether stop asked for this QP's fence, and the fence itself: closes its windows, then ends the QP. */
+	/* conn: whether stop asked for this QP's fence, and the fence itself: closes its windows, then ends the QP. 0,
+	 * or -errno: the device did neither, so there is no proof. It is not asked for again, no WC_QP_DOWN follows,
+	 * and what was open on the QP is never given back. */
 	bool (*qp_wants_fence)(const struct rail *rail, const struct qp *qp);
-	void (*qp_fence)(struct rail *rail, struct qp *qp);
+	int (*qp_fence)(struct rail *rail, struct qp *qp);
 	/* conn: what this end of a new QP says of itself, and what the other end said: makes the QP able to receive and
 	 * to send. 0 or -errno. */
 	void (*qp_local)(const struct rail *rail, const struct qp *qp, struct qp_address *out);
@@ -264,7 +266,7 @@ int transport_no_reg(
 void transport_no_dereg(struct rail *rail, uint16_t region);
 bool transport_stop_at_once(struct rail *rail, struct qp *qp); /* true: the lcore itself places all bytes */
 bool transport_wants_no_fence(const struct rail *rail, const struct qp *qp);
-void transport_no_fence(struct rail *rail, struct qp *qp);
+int transport_no_fence(struct rail *rail, struct qp *qp);
 void transport_no_address(const struct rail *rail, const struct qp *qp, struct qp_address *out);
 int transport_no_remote(struct rail *rail, struct qp *qp, const struct qp_address *peer);
 int transport_no_event_fds(const struct rail *rail, int fds[2]); /* 0 of them */

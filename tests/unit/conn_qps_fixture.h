@@ -39,6 +39,7 @@ static struct device devices[4];
 static int remote_rc;                           /* of qp_remote */
 static void (*before_fence)(const struct qp *); /* a test looks around at that moment */
 static bool is_fence_slow;                      /* the lcore says nothing after it yet */
+static int fence_errno;                         /* the device does not end the QP */
 
 static inline struct more *more_of(const struct rail *rail, const struct qp *qp)
 {
@@ -98,7 +99,7 @@ static inline bool joined_wants_fence(const struct rail *rail, const struct qp *
 	return m->want_fence && !m->is_fenced;
 }
 
-static inline void joined_fence(struct rail *rail, struct qp *qp)
+static inline int joined_fence(struct rail *rail, struct qp *qp)
 {
 	struct more *m = more_of(rail, qp);
 
@@ -106,8 +107,11 @@ static inline void joined_fence(struct rail *rail, struct qp *qp)
 	if (before_fence)
 		before_fence(qp);
 	m->is_fenced = true;
+	if (fence_errno)
+		return -fence_errno;
 	if (!is_fence_slow && qp->state == QP_ADOPTED)
 		qp->state = QP_FAILED;
+	return 0;
 }
 
 static inline struct device *device_of(const struct rail *rail)

@@ -37,6 +37,10 @@ static struct ibv_port_attr port_attr;
 static struct rail rail; /* as rail_create would leave it */
 static struct ibv_async_event events[8];
 static int n_events;
+static int event_errno = EAGAIN; /* where there is none */
+static struct ibv_wc cqes[8];
+static int n_cqes;
+static bool is_mw_stuck, is_qp_stuck; /* the device does not end them */
 
 static struct {
 	int n_open, n_qps, n_mrs, n_mws;
@@ -136,9 +140,21 @@ static struct ibv_mw *fake_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 static int fake_dealloc_mw(struct ibv_mw *mw)
 {
+	if (is_mw_stuck)
+		return EBUSY;
 	seen.n_mws--;
 	free(mw);
 	return 0;
+}
+
+static int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int got = n < n_cqes ? n : n_cqes;
+
+	(void)cq;
+	memcpy(wc, cqes, (size_t)got * sizeof(*wc));
+	memmove(cqes, cqes + got, (size_t)(n_cqes -= got) * sizeof(*wc));
+	return got;
 }
 
 /* ---- and what it has as symbols ---- */
@@ -175,6 +191,7 @@ WRAP(struct ibv_context *, ibv_open_device, struct ibv_device *dev)
 	d->ctx.ops.post_send = fake_post_send;
 	d->ctx.ops.alloc_mw = fake_alloc_mw;
 	d->ctx.ops.dealloc_mw = fake_dealloc_mw;
+	d->ctx.ops.poll_cq = fake_poll_cq;
 	seen.n_open++;
 	return &d->ctx;
 }
@@ -311,6 +328,8 @@ WRAP(int, ibv_modify_qp, struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 
 WRAP(int, ibv_destroy_qp, struct ibv_qp *qp)
 {
+	if (is_qp_stuck)
+		return EIO;
 	free(qp);
 	seen.n_qps--;
 	return 0;
@@ -320,7 +339,7 @@ WRAP(int, ibv_get_async_event, struct ibv_context *ctx, struct ibv_async_event *
 {
 	(void)ctx;
 	if (!n_events) {
-		errno = EAGAIN;
+		errno = event_errno;
 		return -1;
 	}
 	*out = events[0];
@@ -334,9 +353,11 @@ WRAP(void, ibv_ack_async_event, struct ibv_async_event *e)
 	seen.n_acked++;
 }
 
-WRAP(struct rdma_event_channel *, rdma_create_event_channel, void)
+/* Ours, but it asks the kernel of this host. */
+WRAP(int, ib_removal_watch, const char *address)
 {
-	return NULL;
+	(void)address;
+	return -1;
 }
 
 WRAP(unsigned, if_nametoindex, const char *name)

@@ -290,6 +290,21 @@ Test(conn_qps, peer_of_a_fence_counts_nothing)
 	stop_both();
 }
 
+/* No proof, so no end: the pair stays, what it may still write is nobody's, and the rail is out of use. */
+Test(conn_qps, rail_whose_device_does_not_end_a_qp_is_out)
+{
+	join(&a, 2, &b, 2);
+	until(&a, &b, a.n_up == 1 && b.n_up == 1);
+	fence_errno = EIO;
+	give_up(&b, 0, WC_ERR_FLUSH);
+	until(&a, &b, a.n_down == 1 && b.n_down == 1);
+	cr_assert(strstr(b.down_cause, "did not end a QP to node alpha: Input/output error"), "%s", b.down_cause);
+	cr_assert_eq(b.down_evidence, RAIL_EV_LOCAL);
+	turns(&a, &b, 200);
+	cr_assert(a.n_up == 1 && b.n_up == 1, "it is dialled and answers no more");
+	stop_both();
+}
+
 /* What the rail gives up when the pair is ending already, or is being asked back: a fence, and no more than that. */
 Test(conn_qps, fence_while_draining_and_releasing)
 {

@@ -341,6 +341,19 @@ Test(ib_device, errors_of_cq_device_and_qp)
 	verbs_ops.pair_close(&rail, qp);
 }
 
+/* As after DEVICE_FATAL: the descriptor is readable for ever, and an error is all that comes from it. */
+Test(ib_device, events_that_cannot_be_read_are_told_once)
+{
+	struct rail_event e = {0};
+
+	two_devices();
+	cr_assert_eq(open_at("10.0.0.1"), 0);
+	event_errno = EIO;
+	cr_assert(verbs_ops.event_next(&rail, &e));
+	cr_assert(e.kind == RAIL_EVENT_DEVICE_FATAL && strstr(e.text, "Input/output error"), "%s", e.text);
+	cr_assert_eq(next_kind(), RAIL_EVENT_NONE);
+}
+
 Test(ib_device, a_gid_change_counts_when_ours_moved_or_went)
 {
 	struct qp_request req = {.peer_credits = 24};

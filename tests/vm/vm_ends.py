@@ -50,7 +50,7 @@ def cancel(t, g, store, reader):
     got = json.loads(next(line for line in done.output.splitlines() if line.startswith('{')))
     t.note(got)
     t.equal('100 reads ended as cancelled or were faster', got['cancelled'] + got['finished'], 100)
-    t.check('most were cancelled', got['cancelled'] >= 50, got)
+    t.check('many were cancelled', got['cancelled'] >= 25, got)
     t.check('99 others were always there', got['short'] >= 500, got)
     after = reader.counters()
     t.check('CANCELs went over the wire', sum(moved(before, after, 'cancels_sent').values()) > 0, after)
@@ -60,16 +60,14 @@ def cancel(t, g, store, reader):
     still_works(t, g, reader, 'a')
 
 
-def all_given_back(t, store, reader, has_lost=False):
+def all_given_back(t, store, reader):
     def is_quiet():
         status = reader.show('status')
         flying = status['inflight']
         return not flying['quarantined_bytes'] and not flying['bytes'] and not flying['reads'] and not status['clients']['leases']
     t.check('every byte that was charged is given back', nodes.await_true('no byte is charged', is_quiet, 20))
     for name, c in reader.counters().items():
-        # Those that were open on a lost QP are closed with it.
-        open_ones = c['windows_bound'] - c['windows_invalidated']
-        t.check(f'{name}: every bound window was closed once', open_ones == 0 if not c['qp_failures'] and not has_lost else open_ones >= 0, c)
+        t.equal(f'{name}: every bound window was closed once', c['windows_invalidated'] + c['windows_fenced'], c['windows_bound'])
         t.equal(f'{name}: nothing in flight', c['inflight_bytes'], 0)
     for name, c in store.counters().items():
         t.equal(f'store {name}: nothing in flight', c['inflight_bytes'], 0)
@@ -144,7 +142,7 @@ def store_in_mid_read(t, g, store, reader):
         reader.await_pairs()
         t.equal(f'{policy}: a new put', put(g, reader, 'a', SIZE).status, 0)
         still_works(t, g, reader, 'a')
-        all_given_back(t, store, reader, has_lost=True)
+        all_given_back(t, store, reader)
 
 
 def reader_in_mid_read(t, g, store, reader, alone):

@@ -37,18 +37,19 @@ def loss(t, p):
 def delay(t, p):
     before, trips = p.counters(1), p.health(1)['trips']
     with p.netem(1, 'delay 50ms') as dropped:
-        rtt = p.g2.check(f'ping -c 3 -q {nodes.address(1, 1)} | tail -1').output if p.g2.run('which ping').status == 0 else None
+        t.check('a handshake over rail1 takes two of them', handshake_us(p) >= 100000, handshake_us(p))
         start = p.hw(p.g2, 1)['rcvd_pkts']
         for _ in range(4):
             p.get_same('big')
         p.put('delayed', SIZE)
         p.get_same('delayed')
         t.check('rail1 carried a part', p.hw(p.g2, 1)['rcvd_pkts'] > start)
-        row = p.health(1)
-        t.check('its answers were late', p.reader.rails()['rail1']['latency_ns'] > 50 * MIB or row, row)
     t.equal('nothing was lost', dropped, [0, 0])
     t.equal('no false trip', (p.health(1)['trips'], p.counters(1)['qp_failures']), (trips, before['qp_failures']))
-    t.note(rtt or 'no ping here')
+
+
+def handshake_us(p):
+    return int(p.g2.check(f's=${{EPOCHREALTIME/./}}; exec 3<>/dev/tcp/{nodes.address(1, 1)}/7472; echo $((${{EPOCHREALTIME/./}} - s))').output)
 
 
 def small_path(t, p):

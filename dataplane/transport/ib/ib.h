@@ -74,6 +74,7 @@ struct ib_qp {
 	uint16_t bound[WINDOWS_MAX]; /* windows that were open on this QP */
 	uint32_t fence_want;
 	uint32_t fence_done;
+	bool has_no_proof; /* conn's own: the device refused to end it, and may still write */
 };
 
 /* One registered region. Written by the work thread before anything can name it, and after nothing can. */
@@ -108,10 +109,12 @@ struct ib_rail {
 	struct ibv_mw *mws[WINDOWS_MAX];
 	/* ---- written by the work thread (see ib_mr); by conn when the device leaves ---- */
 	struct ib_mr mrs[REGIONS_MAX];
-	pthread_mutex_t lock; /* of mrs, and of all that verbs_detach closes; nothing of the lcore's takes it */
-	bool has_left;        /* the device is closed: ctx is NULL */
+	pthread_rwlock_t lock; /* read by whoever uses what verbs_detach, which writes, closes: regions (the work thread
+				* alone makes and ends them, which takes seconds) and descriptions; no lcore takes it */
+	bool has_left;         /* the device is closed: ctx is NULL */
 	uint32_t region_keys[REGIONS_MAX]; /* quarantine: their rkeys */
 	/* ---- written by conn ---- */
+	bool is_mute; /* no more events can be read */
 	struct ib_qp *qps[RAIL_QPS_MAX];
 	uint16_t next_epoch;
 	uint16_t n_qps;
@@ -169,8 +172,11 @@ void ib_mr_close(struct ib_mr *mr);
 /* All windows of a rail. */
 int ib_windows_create(struct ib_rail *ib);
 void ib_windows_destroy(struct ib_rail *ib);
-/* Closes one for good and puts a fresh one in its place: the fence. */
-void ib_window_fence(struct ib_rail *ib, uint16_t idx);
+/* Closes one for good and puts a fresh one in its place: the fence. false: the device did not close it; it stays where
+ * it is. */
+bool ib_window_fence(struct ib_rail *ib, uint16_t idx);
+/* A fresh one in the place of one whose QP is gone, whatever the device says of the old one. */
+void ib_window_renew(struct ib_rail *ib, uint16_t idx);
 
 /* ---- ib_qp.c ---- */
 int ib_pair_connect(struct rail *r, const struct qp_request *req, struct qp **out);
@@ -178,7 +184,7 @@ void ib_pair_close(struct rail *r, struct qp *qp);
 void ib_qp_local(const struct rail *r, const struct qp *qp, struct qp_address *out);
 int ib_qp_remote(struct rail *r, struct qp *qp, const struct qp_address *peer);
 bool ib_qp_wants_fence(const struct rail *r, const struct qp *qp);
-void ib_qp_fence(struct rail *r, struct qp *qp);
+int ib_qp_fence(struct rail *r, struct qp *qp);
 
 /* ---- ib_removal.c ---- */
 /* A descriptor that becomes readable when the kernel wants to remove the device of this address; -1 = none. */

@@ -137,13 +137,15 @@ static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device)
 int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf)
 {
 	struct search s = {.conf = conf, .ifindex = conf->netdev[0] ? if_nametoindex(conf->netdev) : 0};
+	union ibv_gid gid = ib->gid;
 	int before = ib->gid_index;
 
 	to_gid(conf->address, &s.want);
 	ib->gid_index = -1;
 	if (!choose_gid(ib, &s, ibv_get_device_name(ib->ctx->device)))
 		return -ENOENT;
-	return ib->gid_index != before;
+	/* Where the index is configured, it is the address that changes. */
+	return ib->gid_index != before || memcmp(&ib->gid, &gid, sizeof(gid));
 }
 
 static bool is_link_local(const union ibv_gid *gid)
@@ -196,10 +198,10 @@ void ib_describe(const struct rail *r, struct rail_device_info *out)
 {
 	struct ib_rail *ib = ib_of(r);
 
-	pthread_mutex_lock(&ib->lock);
+	pthread_rwlock_rdlock(&ib->lock);
 	if (!ib->has_left)
 		describe(r, ib, out);
-	pthread_mutex_unlock(&ib->lock);
+	pthread_rwlock_unlock(&ib->lock);
 }
 
 static void describe(const struct rail *r, const struct ib_rail *ib, struct rail_device_info *out)

@@ -3,9 +3,12 @@
  * that (ibv_get_async_event(3)). */
 #include "transport/ib/ib.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 static bool translate(struct rail *r, const struct ibv_async_event *ev, struct rail_event *out);
+static bool has_died(struct ib_rail *ib, struct rail_event *out);
 static bool next_removal(struct ib_rail *ib, struct rail_event *out);
 
 int ib_event_fds(const struct rail *r, int fds[2])
@@ -26,6 +29,7 @@ bool ib_event_next(struct rail *r, struct rail_event *out)
 
 	if (ib->has_left)
 		return false;
+	errno = 0;
 	while (ibv_get_async_event(ib->ctx, &ev) == 0) {
 		bool is_ours = translate(r, &ev, out);
 
@@ -33,7 +37,23 @@ bool ib_event_next(struct rail *r, struct rail_event *out)
 		if (is_ours)
 			return true;
 	}
+	if (errno != EAGAIN && errno != EINTR && has_died(ib, out))
+		return true;
 	return next_removal(ib, out);
+}
+
+/* Its events end with an error that comes back for ever: told once, and conn looks no more. */
+static bool has_died(struct ib_rail *ib, struct rail_event *out)
+{
+	int rc = errno;
+
+	if (ib->is_mute)
+		return false;
+	ib->is_mute = true;
+	*out = (struct rail_event){.kind = RAIL_EVENT_DEVICE_FATAL};
+	snprintf(
+		out->text, sizeof(out->text), "%s: its events cannot be read: %s", ib->ctx->device->name, strerror(rc));
+	return true;
 }
 
 /* A context's events are of all its ports: only ours count. */

@@ -14,12 +14,12 @@ int ib_mem_reg(struct rail *r, void *base, uint64_t bytes, uint16_t region)
 	struct ib_rail *ib = ib_of(r);
 	int rc = -ENODEV;
 
-	pthread_mutex_lock(&ib->lock);
+	pthread_rwlock_rdlock(&ib->lock);
 	if (ib->has_left)
 		snprintf(r->why, sizeof(r->why), "rail %s: its RDMA device was removed", r->conf.name);
 	else
 		rc = register_region(r, base, bytes, region);
-	pthread_mutex_unlock(&ib->lock);
+	pthread_rwlock_unlock(&ib->lock);
 	return rc;
 }
 
@@ -49,10 +49,10 @@ void ib_mem_dereg(struct rail *r, uint16_t region)
 {
 	struct ib_rail *ib = ib_of(r);
 
-	pthread_mutex_lock(&ib->lock);
+	pthread_rwlock_rdlock(&ib->lock);
 	ib->region_keys[region] = 0;
 	ib_mr_close(&ib->mrs[region]);
-	pthread_mutex_unlock(&ib->lock);
+	pthread_rwlock_unlock(&ib->lock);
 }
 
 /* With windows, no remote access of its own (see ib.h). */
@@ -104,10 +104,19 @@ void ib_windows_destroy(struct ib_rail *ib)
 
 /* The key never returns: a window that had an unclean end is not rotated on, its rotating part has 8 bits only. Where
  * there is no fresh one, the next bind finds none and ends its QP as a local fault. */
-void ib_window_fence(struct ib_rail *ib, uint16_t idx)
+bool ib_window_fence(struct ib_rail *ib, uint16_t idx)
 {
-	if (ib->mws[idx])
-		ibv_dealloc_mw(ib->mws[idx]);
+	if (ib->mws[idx] && ibv_dealloc_mw(ib->mws[idx]))
+		return false;
+	ib->mws[idx] = NULL;
+	make_window(ib, idx);
+	return true;
+}
+
+void ib_window_renew(struct ib_rail *ib, uint16_t idx)
+{
+	if (ib_window_fence(ib, idx))
+		return;
 	ib->mws[idx] = NULL;
 	make_window(ib, idx);
 }

@@ -227,25 +227,38 @@ bool ib_qp_wants_fence(const struct rail *r, const struct qp *qp)
 	const struct ib_qp *q = ib_qp_of(qp);
 
 	/* Acquire: partner of the release in verbs_stop; the list of windows is complete. */
-	return __atomic_load_n(&q->fence_want, __ATOMIC_ACQUIRE) && !q->fence_done;
+	return __atomic_load_n(&q->fence_want, __ATOMIC_ACQUIRE) && !q->fence_done && !q->has_no_proof;
 }
 
 /*
  * Windows first, then the QP: the other way round the kernel waits for the windows. After it nothing of this QP's can
- * be written or read any more, at either end of its WRs.
+ * be written or read any more, at either end of its WRs. A window that the device would not close is closed with its
+ * QP, to which alone it was bound (type 2B); a QP that it would not end is no proof at all, because what it reads from
+ * may not be reused either.
  */
-void ib_qp_fence(struct rail *r, struct qp *qp)
+int ib_qp_fence(struct rail *r, struct qp *qp)
 {
 	struct ib_rail *ib = ib_of(r);
 	struct ib_qp *q = ib_qp_of(qp);
+	uint16_t n_stuck = 0;
+	int rc;
 
-	for (uint16_t i = 0; i < q->n_bound; i++)
-		ib_window_fence(ib, q->bound[i]);
-	ibv_destroy_qp(q->ibqp);
+	for (uint16_t i = 0; i < q->n_bound; i++) {
+		if (!ib_window_fence(ib, q->bound[i]))
+			q->bound[n_stuck++] = q->bound[i];
+	}
+	rc = ibv_destroy_qp(q->ibqp);
+	if (rc) {
+		q->has_no_proof = true;
+		return -rc;
+	}
 	q->ibqp = NULL;
+	for (uint16_t i = 0; i < n_stuck; i++)
+		ib_window_renew(ib, q->bound[i]);
 	/* Release: partner of the acquire in report_fenced; fresh windows and keys are in place. */
 	__atomic_store_n(&q->fence_done, 1, __ATOMIC_RELEASE);
 	waker_kick(&r->waker);
+	return 0;
 }
 
 void ib_pair_close(struct rail *r, struct qp *qp)
@@ -261,17 +274,20 @@ void ib_pair_close(struct rail *r, struct qp *qp)
 	free(q);
 }
 
-/* Its lcore has let go of it, was never told, or has stopped for good: only then can windows still be open here. */
+/*
+ * Its lcore has let go of it, was never told (then no window was ever bound to it), or has stopped for good: only then
+ * can windows still be open here. Where the device does not end it, it may still write into its messages: they stay.
+ */
 static void end(struct rail *r, struct ib_qp *q)
 {
-	for (uint16_t i = 0; q->ibqp && i < WINDOWS_MAX; i++) {
+	for (uint16_t i = 0; q->ibqp && qp_state(&q->qp) != QP_NEW && i < WINDOWS_MAX; i++) {
 		const struct window *w = &r->windows[i];
 
 		if (w->qp == &q->qp && (w->state == WINDOW_BOUND || w->state == WINDOW_INVALIDATING))
 			ib_window_fence(ib_of(r), i);
 	}
-	if (q->ibqp)
-		ibv_destroy_qp(q->ibqp);
+	if (q->ibqp && ibv_destroy_qp(q->ibqp))
+		return;
 	if (q->mr)
 		ibv_dereg_mr(q->mr);
 	free(q->msgs);

@@ -104,9 +104,10 @@ bool device_qp_wants_fence(const struct rail *rail, const struct qp *qp)
 }
 
 /* The lcore is the one that copies, so it is the lcore that closes. */
-void device_qp_fence(struct rail *rail, struct qp *qp)
+int device_qp_fence(struct rail *rail, struct qp *qp)
 {
 	/* Release: partner of the acquire in device_turn. */
 	__atomic_store_n(&((struct mock_qp *)qp)->fence_asked, 1, __ATOMIC_RELEASE);
 	waker_kick(&rail->waker);
+	return 0;
 }

@@ -58,7 +58,7 @@ uint16_t device_turn(struct rail *rail, struct wc *wc, uint16_t max);
 uint64_t device_next_ns(const struct rail *rail, const struct mock *m);
 bool device_stop(struct rail *rail, struct mock_qp *q);
 bool device_qp_wants_fence(const struct rail *rail, const struct qp *qp);
-void device_qp_fence(struct rail *rail, struct qp *qp);
+int device_qp_fence(struct rail *rail, struct qp *qp);
 
 static inline unsigned device_index(uint32_t key)
 {

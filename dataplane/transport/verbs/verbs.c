@@ -52,7 +52,7 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 		return -ENOMEM;
 	memset(ib, 0, sizeof(*ib));
 	ib->removal_fd = -1;
-	pthread_mutex_init(&ib->lock, NULL);
+	pthread_rwlock_init(&ib->lock, NULL);
 	r->tr = ib;
 	rc = ib_device_open(ib, conf, r->why, sizeof(r->why));
 	rc = rc ? rc : make_queues(r, ib);
@@ -91,8 +91,18 @@ static int make_queues(struct rail *r, struct ib_rail *ib)
 		return -errno;
 	rc = ib_mr_open(ib, r->probe_bytes, PROBE_BYTES, IBV_ACCESS_REMOTE_READ, &ib->probe);
 	rc = rc ? rc : ib_mr_open(ib, r->probe_sink, PROBE_BYTES, 0, &ib->sink);
-	if (!rc && ib->has_windows)
-		rc = ib_windows_create(ib);
+	if (rc) {
+		snprintf(r->why, sizeof(r->why), "device %s cannot register %u bytes: %s%s", ib->ctx->device->name,
+			PROBE_BYTES, strerror(-rc), rc == -ENOMEM ? "; raise RLIMIT_MEMLOCK" : "");
+		return rc;
+	}
+	rc = ib->has_windows ? ib_windows_create(ib) : 0;
+	if (rc)
+		snprintf(r->why, sizeof(r->why),
+			"device %s: no %u memory windows (max_mw %d, of which others have some): %s; set windows: off "
+			"for "
+			"this rail",
+			ib->ctx->device->name, (unsigned)WINDOWS_MAX, ib->attr.max_mw, strerror(-rc));
 	return rc;
 }
 
@@ -103,7 +113,7 @@ static void verbs_close(struct rail *r)
 	if (!ib)
 		return;
 	close_device(ib);
-	pthread_mutex_destroy(&ib->lock);
+	pthread_rwlock_destroy(&ib->lock);
 	free(ib);
 	r->tr = NULL;
 }
@@ -131,12 +141,12 @@ static void verbs_detach(struct rail *r)
 {
 	struct ib_rail *ib = ib_of(r);
 
-	pthread_mutex_lock(&ib->lock);
+	pthread_rwlock_wrlock(&ib->lock);
 	ib->has_left = true;
 	for (unsigned i = 0; i < REGIONS_MAX; i++)
 		ib_mr_close(&ib->mrs[i]);
 	close_device(ib);
-	pthread_mutex_unlock(&ib->lock);
+	pthread_rwlock_unlock(&ib->lock);
 }
 
 /* Follows rail->qps. A QP that left is not touched again. */

@@ -167,6 +167,11 @@ static uint16_t report_ends(struct ib_rail *ib, struct wc *wc, uint16_t max)
 		if (!__atomic_load_n(&q->fence_done, __ATOMIC_ACQUIRE))
 			continue;
 		place_del(ib->fencing, i);
+		/* The last word of it, after which conn may free it at any time: what its CQEs of this poll say is not
+		 * told. */
+		place_del(ib->pending, i);
+		place_del(ib->drained, i);
+		ib->adopted[i] = NULL;
 		wc[n++] = (struct wc){.op = WC_QP_DOWN, .status = q->down_status, .is_fenced = true, .qp = &q->qp};
 	}
 	return n;
