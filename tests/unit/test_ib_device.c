@@ -152,7 +152,7 @@ Test(ib_device, limits_that_are_too_small_are_refused_with_both_numbers)
 	attr = good, attr.max_sge = 0;
 	expect_refused("max_sge 0", "and 1");
 	attr = good, attr.max_cqe = 319;
-	expect_refused("max_cqe is 319", "needed are 320");
+	expect_refused("max_cqe is 319", "needed are 336");
 	attr = good, attr.max_qp = 0;
 	expect_refused("max_qp 0", "1 QP");
 	attr = good, attr.max_qp_rd_atom = 0;
@@ -185,13 +185,13 @@ Test(ib_device, more_qps_than_the_cq_holds_are_refused)
 	struct qp *qp[4] = {NULL};
 
 	two_devices();
-	attr.max_cqe = 3 * 320 + 319;
+	attr.max_cqe = 3 * IB_QP_CQES + IB_QP_CQES - 1;
 	cr_assert_eq(open_at("10.0.0.1"), 0);
-	cr_assert_eq(seen.cqes, 3 * 320, "%d", seen.cqes);
+	cr_assert_eq(seen.cqes, (int)(3 * IB_QP_CQES), "%d", seen.cqes);
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(verbs_ops.pair_connect(&rail, &req, &qp[i]), 0);
 	cr_assert_eq(verbs_ops.pair_connect(&rail, &req, &qp[3]), -ENOSPC);
-	cr_assert(strstr(rail.why_no_qp, "3 QPs are open") && strstr(rail.why_no_qp, "room for 3 (max_cqe 1279"), "%s",
+	cr_assert(strstr(rail.why_no_qp, "3 QPs are open") && strstr(rail.why_no_qp, "room for 3 (max_cqe 1343"), "%s",
 		rail.why_no_qp);
 	verbs_ops.pair_close(&rail, qp[1]);
 	cr_assert_eq(verbs_ops.pair_connect(&rail, &req, &qp[1]), 0, "its room is there again");

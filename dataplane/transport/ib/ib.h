@@ -29,8 +29,8 @@
 extern "C" {
 #endif
 
-#define IB_RECVS 64u     /* receives of a QP: the peer's requests, an end (CANCEL, PULLED) of each, answers, PINGs */
-#define IB_OWN_MAX 12u   /* requests of our own on a QP: as many of the receives are for their answers */
+#define IB_RECVS 80u     /* receives of a QP: the peer's requests, an end (CANCEL, PULLED) of each, answers, PINGs */
+#define IB_OWN_MAX 12u   /* requests of our own on a QP; a PULL whose CANCEL crosses GRANT has two answers */
 #define IB_SQ_DEPTH 256u /* a power of two */
 #define IB_INLINE_BYTES 256u /* every message fits */
 #define IB_MSG_MAX_BYTES 256u
@@ -38,7 +38,7 @@ extern "C" {
 #define IB_WRITE_MAX_BYTES (1u << 20)
 #define IB_MESSAGE_LEAST IB_WRITE_MAX_BYTES
 
-static_assert(2 * RAIL_CREDITS + IB_OWN_MAX + 4 <= IB_RECVS, "every message that credits allow has a receive");
+static_assert(2 * RAIL_CREDITS + 2 * IB_OWN_MAX + 4 <= IB_RECVS, "every message that credits allow has a receive");
 static_assert(sizeof(struct wire_read) + WIRE_PARTS_MAX * sizeof(struct wire_part) <= IB_MSG_MAX_BYTES, "a READ fits");
 
 /* A WR in the send queue, until its completion or a later one's is reaped. */
