@@ -36,7 +36,7 @@ MORE = {
     "rails": "`drain` gives a rail no new work, what is under way finishes; `resume` takes it back. Both last until the daemon ends, and are for root and the daemon's user.",
     "limits": "Without an option it shows them. What is out when a budget is lowered ends as it would have.",
     "faults": "PLAN is text such as `stall:at=1MiB,for=2s`; docs/faults.md has all kinds. The daemon needs `fault_injection: true`.",
-    "get": "The file appears under its name when it is complete and verified; an earlier file of that name stays until then.",
+    "get": "It is written to FILE.part and renamed when it is complete and verified; an earlier FILE stays until then.",
     "plan": "With KEY for a stored object, with --size for one that need not exist. Nothing moves.",
     "config-check": "It runs the daemon's own check (railyardd --check), which starts nothing.",
 }
