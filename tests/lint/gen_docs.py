@@ -34,6 +34,17 @@ Newline-delimited JSON-RPC 2.0 over the daemon's Unix socket (`socket:` in the c
 every connection. A refusal has a code, the status by name, and a text that says what to do. `help` gives the same list as this page,
 which is written by `tests/lint/gen_docs.py` from `include/railyard/methods.def`.
 
+```
+$ nc -U /run/railyard/railyard.sock
+{"jsonrpc": "2.0", "id": 1, "method": "hello", "params": {"version": 1}}
+{"jsonrpc":"2.0","id":1,"result":{"version":1,"node":"reader-1","daemon_version":"0.1.0"}}
+{"jsonrpc": "2.0", "id": 2, "method": "rail_drain", "params": {"rail": "rial0"}}
+{"jsonrpc":"2.0","id":2,"error":{"code":-32023,"message":"'rial0' is no rail of this node; did you mean 'rail0'?","data":{"status":"INVALID"}}}
+```
+
+A line has at most 64 KiB, and the next request of a connection is looked at when the one before was answered. A refusal has the code -32000 - status ([errors.md](errors.md)), or JSON-RPC's own where the line is no request. The
+descriptors of `attach` are, in this order: ring, read arena, put arena, the eventfd that wakes the daemon, the eventfd that wakes the client; what is in the ring is told in `include/railyard/ring.h`.
+
 Permission *any*: whoever may connect; *admin*: root, or the user that the daemon runs as. An unknown parameter, or a value out of its range, is refused.
 
 ## Methods
