@@ -6,6 +6,8 @@
 #include "perf.h"
 #include "rpc/rpc.h"
 
+#define ATTACH_NS 60000000000ull /* a large arena is prefaulted and registered meanwhile */
+
 #define START_TIMEOUT_NS 30000000000ull
 #define RPC_TIMEOUT_NS 5000000000ull
 #define PUT_DEADLINE_NS 120000000000ull
@@ -118,7 +120,8 @@ static uint64_t arena_bytes(const struct bench_conf *conf)
 static int attach(struct bench *b, struct perf_error *err)
 {
 	char cause[RY_CAUSE_MAX_BYTES] = "";
-	struct ry_attach_opts opts = {.socket_path = socket_of(b), .cause = cause, .cause_bytes = sizeof(cause)};
+	struct ry_attach_opts opts = {
+		.socket_path = socket_of(b), .timeout_ns = ATTACH_NS, .cause = cause, .cause_bytes = sizeof(cause)};
 	enum ry_status status = ry_attach(&opts, &b->client);
 
 	if (status == RY_OK)

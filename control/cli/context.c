@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ATTACH_NS 60000000000ull /* a large arena is prefaulted and registered meanwhile */
+
 #define RPC_TIMEOUT_NS 10000000000ull
 
 static int exit_code(enum ry_status status);
@@ -60,7 +62,8 @@ static int fail_rpc(struct cli *c, int rc, const struct rpc_error *err)
 int cli_attach(struct cli *c, struct ry_client **out)
 {
 	char cause[RY_CAUSE_MAX_BYTES] = "";
-	struct ry_attach_opts opts = {.socket_path = cli_socket(c), .cause = cause, .cause_bytes = sizeof(cause)};
+	struct ry_attach_opts opts = {
+		.socket_path = cli_socket(c), .timeout_ns = ATTACH_NS, .cause = cause, .cause_bytes = sizeof(cause)};
 	enum ry_status status = ry_attach(&opts, out);
 
 	if (status == RY_OK)
