@@ -90,9 +90,9 @@ static uint64_t most_bytes(const struct control *c)
 static void refuse_size(struct control *c, struct op *op, uint64_t bytes)
 {
 	op_cause(op,
-		"%" PRIu64 " bytes in one read, the in-flight budget is %" PRIu64
-		": read by range, or raise reader.inflight",
-		bytes, most_bytes(c));
+		"%" PRIu64 " bytes in one read, the in-flight budget is %" PRIu64 ": read by range, or raise reader.%s",
+		bytes, most_bytes(c),
+		c->limits.client_inflight_max_bytes < c->limits.inflight_max_bytes ? "client_inflight" : "inflight");
 	op_fail(c, op, RY_ERR_BUDGET, RY_RAIL_NONE, NULL);
 }
 

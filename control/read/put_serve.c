@@ -104,6 +104,11 @@ static struct putin *begin(struct control *c, const struct wire_put *m, uint32_t
 		*status = RY_ERR_LIMIT;
 		return NULL;
 	}
+	/* Before anything is evicted for it. */
+	if (m->size_bytes != RY_SIZE_UNKNOWN && m->size_bytes > store_capacity_bytes(c->d.store)) {
+		*status = RY_ERR_NO_SPACE;
+		return NULL;
+	}
 	*status = store_put_begin(c->d.store, wire_put_key(m), m->key_bytes, m->stripe_bytes,
 		m->h.flags & RY_F_IF_ABSENT, m->ttl_ns, c->now_ns, &o);
 	if (*status)

@@ -122,6 +122,7 @@ uint32_t store_n_retired(const struct store *s);
 /* When store_housekeep has something to do: 0 = now, UINT64_MAX = nothing waits. */
 uint64_t store_due_ns(const struct store *s);
 uint64_t store_used_bytes(const struct store *s); /* slab bytes of all states */
+uint64_t store_capacity_bytes(const struct store *s);
 
 #ifdef __cplusplus
 }

@@ -37,6 +37,11 @@ uint64_t store_due_ns(const struct store *s)
 	return o ? o->linger_until_ns : UINT64_MAX;
 }
 
+uint64_t store_capacity_bytes(const struct store *s)
+{
+	return extent_total_bytes(s->data);
+}
+
 uint64_t store_used_bytes(const struct store *s)
 {
 	return extent_used_bytes(s->data);

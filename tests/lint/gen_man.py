@@ -191,7 +191,7 @@ def railyard_perf_1(src, version):
     p.section("SYNOPSIS")
     p.add("\\fBrailyard\\-perf\\fR \\fIMODE\\fR [\\fIOPTION\\fR...]")
     p.section("DESCRIPTION")
-    p.prose("It starts its own daemons unless told of one that runs, puts an object, reads it, checks every read, and prints a table or, with `--json`, one value. It leaves nothing behind. "
+    p.prose("It starts its own daemons unless told of one that runs, puts an object, reads it, checks every read, and prints a table or, with `--json`, one value. It leaves nothing behind but, in a daemon that ran before, the object that it read. "
             "Reads go through the same control loop, rails, leases, verification and commit as those of any client.")
     p.section("MODES")
     for name, bit, meaning in man_source.modes(src["perf"]):

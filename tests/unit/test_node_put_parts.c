@@ -240,6 +240,31 @@ static struct ry_cqe put_whole(
 				   .flags = RY_F_PUT_BEGIN | RY_F_PUT_COMMIT});
 }
 
+/* The first part says how large it will be: nothing is evicted for what can never fit. */
+Test(node_put_parts, an_object_larger_than_the_store_evicts_nothing)
+{
+	uint8_t *a = filled(MIB, 1), *b = filled(MIB, 2);
+	struct rig r;
+
+	rig_init(&r, 2, 0);
+	r.config.store_bytes = 4 * MIB;
+	rig_start(&r);
+	cr_assert_eq(put_whole(&r, "a", a, MIB, 1, 0).status, RY_OK);
+	cr_assert_eq(put_part(&r, &(struct part){.key = "b",
+					  .put_id = 2,
+					  .data = b,
+					  .bytes = MIB,
+					  .size_bytes = 5 * MIB,
+					  .flags = RY_F_PUT_BEGIN})
+			     .status,
+		RY_ERR_NO_SPACE);
+	reads(&r, "a", a, MIB, 1);
+	cr_assert_eq(stat_get(&r.node->counters.store_evictions), 0);
+	free(a);
+	free(b);
+	rig_stop(&r);
+}
+
 Test(node_put_parts, pinned_store_is_full)
 {
 	uint8_t *a = filled(3 * MIB, 1), *b = filled(2 * MIB, 2);
