@@ -3,7 +3,8 @@
 
 Reads meson's JSON log, or plain TAP with --tap. A Criterion program counts by its Synthesis line, a TAP program by its lines, any other program as
 one. A program that failed without a failing test of its own (time-out, crash outside a test) counts one failure more. Prints failures
-and skips with their reasons; the last line is "passed failed skipped".
+and skips with their reasons; the last line is "passed failed skipped". With --again, the log of a second run of what had failed: the
+second result counts, and what had failed in the first is printed as such. --failed prints the names of programs that failed.
 """
 
 import argparse
@@ -81,16 +82,32 @@ def count_program(count, name, result, text):
         count.fail(f"{name}: {result}{tail}")
 
 
-def count_log(count, lines):
-    for line in lines:
-        test = json.loads(line)
-        text = test.get("stdout", "") + "\n" + test.get("stderr", "")
-        count_program(count, test["name"], test["result"], text)
+def count_test(count, test):
+    text = test.get("stdout", "") + "\n" + test.get("stderr", "")
+    count_program(count, test["name"], test["result"], text)
 
 
-def numbers(items):
+def count_log(count, lines, again=()):
+    second = {test["name"]: test for test in map(json.loads, again)}
+    for test in map(json.loads, lines):
+        if test["name"] in second:
+            first = Count()
+            count_test(first, test)
+            count.lines += [f"ran once more: {line}" for line in first.lines]
+        count_test(count, second.get(test["name"], test))
+
+
+def failed_names(lines):
+    return [test["name"].split(" / ")[-1] for test in map(json.loads, lines) if test["result"] not in OK + ("SKIP",)]
+
+
+def log_of(items):
+    return [json.dumps({"name": "t", "result": r, "stdout": o, "stderr": e}) for r, o, e in items]
+
+
+def numbers(items, again=()):
     count = Count()
-    count_log(count, [json.dumps({"name": "t", "result": r, "stdout": o, "stderr": e}) for r, o, e in items])
+    count_log(count, log_of(items), log_of(again))
     return count.passed, count.failed, count.skipped
 
 
@@ -117,7 +134,11 @@ def self_test():
         if got != want:
             n_bad += 1
             print(f"{items}: counted {got}, expected {want}")
-    print(f"{len(SELF_TESTS)} logs, {n_bad} counted wrongly")
+    bad, good = ("FAIL", "1..2\nok 1 - a\nnot ok 2 - b\n", ""), ("OK", "1..2\nok 1 - a\nok 2 - b\n", "")
+    for first, second, want in ((bad, good, (2, 0, 0)), (bad, bad, (1, 1, 0))):
+        n_bad += numbers([first], [second]) != want
+    n_bad += failed_names(log_of([bad, good])) != ["t"]
+    print(f"{len(SELF_TESTS) + 3} logs, {n_bad} counted wrongly")
     return 1 if n_bad else 0
 
 
@@ -125,14 +146,22 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("log", nargs="?", help="meson's testlog.json, or TAP with --tap")
     parser.add_argument("--tap", metavar="NAME", help="the log is the TAP output of one program of this name")
+    parser.add_argument("--again", metavar="LOG")
+    parser.add_argument("--failed", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     args = parser.parse_args()
     if args.self_test:
         sys.exit(self_test())
     count = Count()
     with open(args.log, encoding="utf-8", errors="replace") as log:
+        if args.failed:
+            print(*failed_names(log))
+            return
         if args.tap:
             count_tap(count, args.tap, log.read())
+        elif args.again:
+            with open(args.again, encoding="utf-8", errors="replace") as again:
+                count_log(count, log, again)
         else:
             count_log(count, log)
     print(*count.lines, sep="\n", end="\n" if count.lines else "")
