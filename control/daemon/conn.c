@@ -118,7 +118,7 @@ bool conn_poll(struct conn *c, uint64_t now_ns)
 	bool did;
 
 	c->now_ns = now_ns;
-	c->want_retry = false;
+	c->want_retry = c->has_joined = false;
 	did = take_messages(c);
 	/* Sockets before timers: a late thread hears what was said in time. */
 	did |= poll_sockets(c);

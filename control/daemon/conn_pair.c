@@ -219,8 +219,10 @@ static bool adopt_qps(struct conn *c, struct link *l, bool *did)
 	struct rail *rail = c->deps.rails[l->pair.rail_idx];
 	bool is_all = true;
 
-	if (rail_attr(rail)->has_addresses && !l->is_addressed)
+	if (rail_attr(rail)->has_addresses && !l->is_addressed) {
+		*did = link_join_qps(c, l);
 		return false;
+	}
 	for (uint16_t i = 0; i < l->pair.n_qps; i++) {
 		if (l->qp_step[i] == QP_STEP_MADE && rail_adopt(rail, l->pair.qps[i]) == 0) {
 			l->qp_step[i] = QP_STEP_ADOPTING;

@@ -176,7 +176,8 @@ struct link {
 	bool was_up;
 	bool is_ready_sent;
 	bool is_ready_seen;
-	bool is_addressed; /* the peer told how to reach its QPs; ours are able to send */
+	bool is_told;      /* how to reach the peer's QPs: in peer_qps */
+	bool is_addressed; /* and ours are able to send */
 	bool is_fencing;   /* a QP is being ended by us: what the socket says now is not why */
 	bool is_bye_sent;
 	bool is_paused;   /* not reading: no buffer, or our answers are not being read */
@@ -197,6 +198,7 @@ struct link {
 	uint64_t ping_ns;     /* KEEPALIVE sent and nothing heard since, 0 = none */
 	char peer_text[SOCK_TEXT_BYTES];
 	uint8_t qp_step[PAIR_QPS_MAX];
+	struct wire_qps peer_qps;
 	struct greet data; /* dialler: the data socket being opened */
 	uint16_t data_idx; /* which QP it is for */
 
@@ -255,7 +257,8 @@ struct conn {
 	uint64_t now_ns;
 	uint64_t jitter; /* state of the generator */
 	uint32_t next_epoch;
-	bool want_retry; /* a ring was full */
+	bool want_retry; /* a ring was full, or a link waits for its turn to be joined */
+	bool has_joined; /* a link's QPs, in this turn */
 
 	struct io waker_io;
 	int epoll_fd;      /* -1 in virtual time */
@@ -345,6 +348,8 @@ uint16_t conn_rail_n_qps(const struct conn *c, uint16_t rail_idx);
 void link_open_qps(struct conn *c, struct link *l);
 /* The peer told its own. NULL, or what is wrong with the message. */
 const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps *m);
+/* Makes ours able to reach them, once that was told. Whether it was tried: at most for one link a turn. */
+bool link_join_qps(struct conn *c, struct link *l);
 /* Ends QPs that their lcore gave up. Whether there were any. */
 bool link_fence(struct conn *c, struct link *l);
 void devices_watch(struct conn *c);

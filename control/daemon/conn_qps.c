@@ -55,17 +55,30 @@ void link_open_qps(struct conn *c, struct link *l)
 
 const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps *m)
 {
+	if (!rail_attr(c->deps.rails[l->pair.rail_idx])->has_addresses || l->is_told || l->state != LINK_JOINING)
+		return "addresses of QPs that were not asked for";
+	if (m->n_qps != l->pair.n_qps)
+		return "addresses of another number of QPs";
+	l->peer_qps = *m;
+	l->is_told = true;
+	return NULL;
+}
+
+/* One link a turn: the kernel takes a second to find that nobody has an address, and keepalives come first then. */
+bool link_join_qps(struct conn *c, struct link *l)
+{
 	struct rail *rail = c->deps.rails[l->pair.rail_idx];
+	const struct wire_qps *m = &l->peer_qps;
 	struct qp_address peer = {
 		.mtu_bytes = m->mtu_bytes,
 		.rd_atomic = m->rd_atomic,
 		.has_grants = m->flags & WIRE_QPS_GRANTS,
 	};
 
-	if (!rail_attr(rail)->has_addresses || l->is_addressed || l->state != LINK_JOINING)
-		return "addresses of QPs that were not asked for";
-	if (m->n_qps != l->pair.n_qps)
-		return "addresses of another number of QPs";
+	c->want_retry |= l->is_told && c->has_joined;
+	if (!l->is_told || c->has_joined)
+		return false;
+	c->has_joined = true;
 	memcpy(peer.gid, m->gid, sizeof(peer.gid));
 	for (uint16_t i = 0; i < l->pair.n_qps; i++) {
 		int rc;
@@ -76,11 +89,11 @@ const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps 
 		if (rc < 0) {
 			link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: QP %u cannot be joined to %s: %s",
 				conn_rail_conf(c, l->pair.rail_idx)->name, i, l->peer_text, error_text(rc));
-			return NULL;
+			return true;
 		}
 	}
 	l->is_addressed = true;
-	return NULL;
+	return true;
 }
 
 /* ---- fences ---- */

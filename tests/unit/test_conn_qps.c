@@ -213,6 +213,39 @@ Test(conn_qps, qp_that_cannot_be_joined_is_told)
 	node_stop(&b);
 }
 
+static unsigned n_told(void)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < n_more; i++)
+		n += more[i].is_told;
+	return n;
+}
+
+/* The kernel takes a second over an address that nobody has: keepalives of others come between two of them. */
+Test(conn_qps, one_link_a_turn_is_joined)
+{
+	struct wire_qps m = raw_qps(2);
+	int fd[3];
+
+	node_init(&b, "beta", "verbs", free_port());
+	node_joins(&b, 2, 0);
+	node_start(&b);
+	for (int i = 0; i < 3; i++)
+		fd[i] = raw_greeted(&b, 2);
+	for (int i = 0; i < 3; i++)
+		raw_send(fd[i], &m, sizeof(m));
+	for (unsigned told = n_told(), turn = 0; told < 3 * 2 && turn < 1000; turn++) {
+		turns(&b, NULL, 1);
+		cr_assert_leq(n_told() - told, 2, "two QPs of one link");
+		told = n_told();
+	}
+	cr_assert_eq(n_told(), 3u * 2u);
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	node_stop(&b);
+}
+
 /* ---- fences ---- */
 
 static int bye_fd;
