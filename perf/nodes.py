@@ -24,11 +24,9 @@ def parse_size(text):
 class Nodes:
     """A store and a reader on the given addresses."""
 
-    def __init__(self, build, transport, addresses, store_mib, arena_mib, directory, dead=None, first_port=7700, rail_keys='', reader_keys='',
-                 preload=None):
+    def __init__(self, build, transport, addresses, store_mib, arena_mib, directory, dead=None, first_port=7700, rail_keys='', reader_keys=''):
         """dead: address and port of a store that never answers; the reader has it in its configuration, too. rail_keys, reader_keys: more keys of every rail, of
-        the reader. preload: a library that takes the place of another one in both daemons."""
-        self.env = {**os.environ, 'LD_PRELOAD': preload} if preload else None
+        the reader."""
         self.build, self.transport, self.addresses, self.dir = build, transport, addresses, directory
         self.processes = []
         self.socket = f'{directory}/rd.sock'
@@ -49,7 +47,7 @@ class Nodes:
         cpus = os.cpu_count()
         self.processes.append(subprocess.Popen(
             [f'{self.build}/control/daemon/railyardd', '--lcores', f'(0-{len(self.addresses)})@(0-{cpus - 1})', '--', '--config', f'{self.dir}/{name}.yaml'],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.env))
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log))
 
     def ask(self, *command):
         done = subprocess.run([f'{self.build}/control/cli/railyard', '--socket', self.socket, *command, '--json'], capture_output=True, text=True, check=False)

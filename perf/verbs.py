@@ -3,13 +3,13 @@
 """Reads over verbs rails beside ib_write_bw on the same rails, in interleaved pairs of one run.
 
 perf/verbs.py BUILD ADDRESS [ADDRESS]      both ends on this host: a store and a reader of its own on each address
-        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--qps N] [--reader 'segment: 2MiB, depth_min: 4MiB'] [--scalar-hash] [--exchange] [--dead ADDRESS]
+        [--sizes 16MiB,64MiB] [--pairs 5] [--seconds 4] [--qps N] [--reader 'segment: 1MiB'] [--exchange] [--dead ADDRESS]
 
 Each pair measures ib_write_bw (1 MiB messages; one per rail, at the same time) and then verified reads, for the same time and with as many bytes under
 way; printed is the median of the pairs' ratios, as JSON, and exit status 1 says that a bound was missed. --exchange adds 64 KiB reads beside the bare SEND + WRITE + SEND of railyard-perf exchange, --dead reads while an address that does not answer is being dialled. Every number comes from counters of
 this run: railyard-perf read fails when the rails' counters and the bytes that the client got differ, and this script fails when the transport
-was not verbs, a window was left open, or a rail ran in quarantine. --scalar-hash is for guests whose CPU is emulated: there SIMD code, which a real CPU
-runs faster than scalar code, runs at a third to a sixth of its speed; hashes are then made by the same XXH3 compiled without SIMD.
+was not verbs, a window was left open, or a rail ran in quarantine. --reader gives
+keys of the reader other than those below, which suit lcores that share CPUs: fewer, larger segments wake them less often.
 """
 import argparse
 import contextlib
@@ -25,6 +25,7 @@ import time
 from nodes import MIB, Failure, Nodes, parse_size
 
 WRITE_BYTES = MIB
+SHARED_CPUS = 'segment: 4MiB, depth_min: 8MiB'
 LEAST_WRITE_BW, MOST_EXCHANGE, MOST_DEAD_P50, MOST_DEAD_P99 = 0.9, 2.0, 1.05, 1.25
 WRITE_DEPTH_BYTES = 128 * MIB  # what ib_write_bw has under way: as many messages by default
 
@@ -149,8 +150,7 @@ def main():
     parser.add_argument('--pairs', type=int, default=5)
     parser.add_argument('--seconds', type=int, default=4)
     parser.add_argument('--qps', type=int, default=0, help='qps_per_pair of every rail (default the daemon\'s)')
-    parser.add_argument('--reader', default='', help='keys of the reader, with commas between them')
-    parser.add_argument('--scalar-hash', action='store_true')
+    parser.add_argument('--reader', default=SHARED_CPUS, help='keys of the reader, with commas between them (default: %(default)s)')
     parser.add_argument('--exchange', action='store_true')
     parser.add_argument('--dead', metavar='ADDRESS')
     a = parser.parse_args()
@@ -159,8 +159,6 @@ def main():
         how['rail_keys'] = f', qps_per_pair: {a.qps}'
     if a.reader:
         how['reader_keys'] = ''.join(f'  {key.strip()}\n' for key in a.reader.split(','))
-    if a.scalar_hash:
-        how['preload'] = f'{os.path.abspath(a.build)}/perf/libxxh_scalar.so'
     result = {'write_bw': []}
     try:
         for size in map(parse_size, filter(None, a.sizes.split(','))):

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hash/hash.h"
 #include "hot/qp.h"
 #include "rail/rail_ctl.h"
 #include "rail/segment.h"
@@ -74,8 +75,9 @@ struct rail {
 	struct serve_req *serve_closing; /* granted windows that came back */
 	struct serve_req serve_reqs[RAIL_SERVE_MAX];
 
-	uint8_t *probe_bytes; /* PROBE_BYTES of pattern, read only */
-	uint8_t *probe_sink;  /* PROBE_BYTES that PINGs of peers are read into; nobody looks at them */
+	const struct hash_code *hash; /* written at open */
+	uint8_t *probe_bytes;         /* PROBE_BYTES of pattern, read only */
+	uint8_t *probe_sink;          /* PROBE_BYTES that PINGs of peers are read into; nobody looks at them */
 
 	/* ---- statistics: written by the lcore, read by anyone ---- */
 	alignas(64) struct rail_counters counters;
