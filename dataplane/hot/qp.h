@@ -108,6 +108,7 @@ struct qp {
 	alignas(64) uint32_t credits; /* READs we may still post */
 	uint32_t n_posted;            /* segments POSTED .. CLOSING on it */
 	struct seg_fifo held;         /* waiting for a credit */
+	uint64_t starved_ns;          /* since when, with no answer to come that could bring one; 0 = not */
 	struct serve_req *serve_head; /* requests of the peer, in order */
 	struct serve_req *serve_tail;
 	uint64_t rx_bytes; /* that landed for segments of it; read by control, too, relaxed */

@@ -231,6 +231,8 @@ bool request_cancel_scan(struct rail *r);
 void request_fence_expired(struct rail *r);
 /* Gives up QPs whose windows do not close. */
 void request_closing_expired(struct rail *r);
+/* A QP has segments that wait, no credit, and no answer to come: gives it up after a while. */
+void request_starve(struct rail *r, struct qp *qp);
 /* Gives finished segments back to control. */
 unsigned request_hand_back(struct rail *r);
 

@@ -3,6 +3,7 @@
 #include "rail.h"
 
 #define CLOSING_LATE_NS 2000000000ull /* the longest that a pair may be silent */
+#define STARVED_LATE_NS 2000000000ull /* for late answers of requests that were fenced: they bring theirs */
 
 static bool send_cancel(struct rail *r, struct segment *s);
 static void cancel_held(struct rail *r, struct qp *qp);
@@ -176,10 +177,30 @@ void request_closing_expired(struct rail *r)
 	}
 }
 
+/*
+ * Segments wait for a credit, none is left, and nothing is unanswered that could bring one: the peer kept them. Such a
+ * QP would take work for ever and carry nothing.
+ */
+__rte_noinline __rte_cold void request_starve(struct rail *r, struct qp *qp)
+{
+	if (!qp->starved_ns)
+		qp->starved_ns = r->now_ns;
+	if (qp->is_down || r->now_ns - qp->starved_ns < STARVED_LATE_NS)
+		return;
+	stat_add(&r->counters.protocol_errors, 1);
+	rail_qp_down(r, qp, WC_ERR_PROTOCOL, false);
+}
+
 uint64_t rail_next_timer(const struct rail *r)
 {
 	uint64_t next = grant_next_timer(r);
 
+	for (unsigned i = 0; i < r->n_qps && r->n_held; i++) {
+		const struct qp *qp = r->qps[i];
+
+		if (qp->held.n && qp->starved_ns && !qp->is_down)
+			next = RTE_MIN(next, qp->starved_ns + STARVED_LATE_NS);
+	}
 	for (unsigned i = 0; i < RAIL_ACTIVE_MAX && r->n_active; i++) {
 		const struct segment *s = r->active[i];
 

@@ -71,8 +71,11 @@ static unsigned post_qp(struct rail *r, struct qp *qp)
 
 	if (!qp->credits || !r->free_top) {
 		stat_add(&r->counters.credit_stalls, 1);
+		if (unlikely(!qp->credits && !qp->n_posted))
+			request_starve(r, qp);
 		return 0;
 	}
+	qp->starved_ns = 0;
 	while (n < POST_SEGS && n < qp->credits && n < r->free_top && qp->held.head) {
 		segs[n] = seg_pop(&qp->held);
 		segs[n]->slot = r->free_slots[r->free_top - 1 - n];
