@@ -190,7 +190,8 @@ struct desc {
 	uint32_t n_users; /* ops and transfers that hold it */
 	uint32_t stripe_bytes;
 	uint32_t stripe_count;
-	uint32_t n_fetched; /* checksums */
+	uint32_t n_fetched;  /* checksums */
+	uint32_t n_restarts; /* FETCHING: times the pages began anew */
 	uint8_t hash[16];
 	uint64_t handle;
 	uint64_t generation;

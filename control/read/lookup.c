@@ -8,6 +8,7 @@
 #include "read/control_priv.h"
 
 #define EVICT_LOOKS 64u
+#define RESTARTS_MAX 8u /* a store whose pages never fit together would keep us asking until the deadline */
 
 static struct desc *find(struct control *c, const struct op *op);
 static struct desc *make(struct control *c, struct op *op);
@@ -114,7 +115,7 @@ static struct desc *make(struct control *c, struct op *op)
 	d->peer_idx = op->peer_idx;
 	d->state = DESC_FETCHING;
 	d->is_indexed = true;
-	d->n_users = d->n_fetched = d->stripe_count = 0;
+	d->n_users = d->n_fetched = d->n_restarts = d->stripe_count = 0;
 	d->checksums = NULL;
 	return d;
 }
@@ -225,6 +226,11 @@ void lookup_reply(struct control *c, struct op *op, const struct wire_lookup_rep
 		return;
 	}
 	if (!m->first_stripe || m->generation != d->generation) {
+		if ((m->first_stripe || d->n_fetched) && ++d->n_restarts > RESTARTS_MAX) {
+			lookup_failed(c, d, RY_ERR_STALE_GENERATION,
+				"the object was replaced again and again while its checksums were fetched");
+			return;
+		}
 		if (m->first_stripe) { /* replaced between two pages: from the start */
 			d->n_fetched = 0;
 			meta_send(c, op);

@@ -183,8 +183,11 @@ static void received(struct control *c, struct meta_buf *b)
 		return;
 	}
 	op = op_by_request(c, h->request_id);
-	if (op)
+	/* From the connection that was asked, and no other: request ids can be guessed. */
+	if (op && op->pair_idx == b->pair_idx && op->pair_epoch == b->pair_epoch)
 		answered(c, op, h);
+	else
+		stat_add(&c->counters->late_answers, 1);
 	meta_drop(c, b);
 }
 
@@ -224,16 +227,18 @@ static void answered(struct control *c, struct op *op, const struct wire_meta *h
 
 /* ---- LIST: the stores one after the other; the cursor's top 16 bits name the store ---- */
 
+#define CURSOR_STORE_SHIFT 48
+
 void list_start(struct control *c, struct op *op)
 {
-	uint16_t store = (uint16_t)(op->offset >> 48);
+	uint16_t store = (uint16_t)(op->offset >> CURSOR_STORE_SHIFT);
 
 	if (store >= c->config->n_stores) {
 		op_fail(c, op, RY_ERR_INVALID, RY_RAIL_NONE, "no such list cursor");
 		return;
 	}
 	op->peer_idx = store;
-	op->cursor = op->offset & 0xffffffffffffull;
+	op->cursor = op->offset & ((1ull << CURSOR_STORE_SHIFT) - 1);
 	meta_send(c, op);
 }
 
@@ -246,10 +251,14 @@ static void list_reply(struct control *c, struct op *op, const struct wire_list_
 		op_fail(c, op, m->h.status, RY_RAIL_NONE, NULL);
 		return;
 	}
+	if (m->cursor >> CURSOR_STORE_SHIFT) { /* it would name another store */
+		op_fail(c, op, RY_ERR_PROTOCOL, RY_RAIL_NONE, "the store's list cursor is out of bounds");
+		return;
+	}
 	if (m->cursor)
-		cqe.cursor = (uint64_t)op->peer_idx << 48 | m->cursor;
+		cqe.cursor = (uint64_t)op->peer_idx << CURSOR_STORE_SHIFT | m->cursor;
 	else if (op->peer_idx + 1u < c->config->n_stores)
-		cqe.cursor = (uint64_t)(op->peer_idx + 1u) << 48;
+		cqe.cursor = (uint64_t)(op->peer_idx + 1u) << CURSOR_STORE_SHIFT;
 	op->status = RY_OK;
 	if (m->n_entries) {
 		if (!lease_alloc(cs, m->entries_bytes, RY_STRIPE_ALIGN_BYTES, op->extents, &op->n_extents) ||

@@ -7,6 +7,7 @@
 
 static bool check_part(struct op *op);
 static bool make_source(struct control *c, struct op *op);
+static void clean(char *text);
 static void complete(struct control *c, struct op *op);
 
 void put_start(struct control *c, struct op *op, const struct ry_slot *slot)
@@ -88,12 +89,23 @@ uint32_t put_encode(struct control *c, struct op *op, void *buf)
 	return wire_enc_put(buf, &m, op->key, (const void *)(op->cs->client->put_arena.base + op->checksum_offset));
 }
 
+/* A peer's text is shown to people: what is not printable ASCII becomes '?'. */
+static void clean(char *text)
+{
+	for (; *text; text++)
+		*text = *text >= ' ' && *text < 0x7f ? *text : '?';
+}
+
 void put_reply(struct control *c, struct op *op, const struct wire_put_done *m)
 {
+	char cause[RY_CAUSE_MAX_BYTES];
+
+	memcpy(cause, m->cause, sizeof(cause));
+	clean(cause);
 	op->result_bytes = m->bytes_so_far;
 	op->result_generation = m->generation;
 	lookup_drop(c, op->hash);
-	put_finish(c, op, m->h.status, m->cause[0] ? m->cause : NULL);
+	put_finish(c, op, m->h.status, cause[0] ? cause : NULL);
 }
 
 void put_finish(struct control *c, struct op *op, uint32_t status, const char *cause)

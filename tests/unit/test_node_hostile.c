@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metadata answers that are forged, replayed, or never fit together. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/conn_priv.h"
+#include "read/control_priv.h"
+#include "rig_tap.h"
+
+static struct rig r;
+
+/* The operation that waits for an answer of a store. */
+static struct op *waiting(void)
+{
+	struct control *c = r.node->control;
+
+	for (uint32_t i = 0; i < c->n_ops; i++) {
+		if (c->ops[i].state == OP_WAIT)
+			return &c->ops[i];
+	}
+	return NULL;
+}
+
+/* Hands control a message as if it had come from this pair. */
+static void forge(uint16_t pair_idx, const void *message, uint32_t len_bytes)
+{
+	struct conn *c = r.node->conn;
+	struct link *l = &c->links[pair_idx];
+	struct meta_buf *b = buf_take(c, l);
+
+	cr_assert_not_null(b);
+	cr_assert_eq(wire_meta_check(message, len_bytes), RY_OK);
+	memcpy(b->data, message, len_bytes);
+	b->len_bytes = len_bytes;
+	b->pair_idx = pair_idx;
+	b->pair_epoch = l->pair.epoch;
+	b->op = NULL;
+	queue_emit(c, &b->m, MSG_META_RX);
+	queue_flush(c);
+	control_poll(r.node->control, r.now_ns);
+}
+
+static uint64_t late_answers(void)
+{
+	return stat_get(&r.node->control->counters->late_answers);
+}
+
+static struct op *ask(uint8_t kind, const char *key, uint64_t *ticket)
+{
+	struct ry_sqe sqe = {.op = kind, .length = 10};
+
+	*ticket = rig_submit(&r, r.client, sqe, key, (uint16_t)strlen(key));
+	control_poll(r.node->control, r.now_ns);
+	cr_assert_not_null(waiting());
+	return waiting();
+}
+
+static struct wire_lookup_reply reply_to(const struct op *op)
+{
+	struct wire_lookup_reply m = {.h = {.request_id = op_request_id(r.node->control, op)},
+		.handle = 7,
+		.generation = 1,
+		.layout_version = 1,
+		.size_bytes = 3 * RY_STRIPE_MIN_BYTES,
+		.stripe_bytes = RY_STRIPE_MIN_BYTES,
+		.stripe_count = 3,
+		.n_checksums = 1,
+		.has_checksums = 1};
+
+	return m;
+}
+
+static void forge_reply(uint16_t pair_idx, const struct wire_lookup_reply *m)
+{
+	static const uint64_t sums[3] = {1, 2, 3};
+	alignas(8) static uint8_t buf[1024];
+
+	forge(pair_idx, buf, wire_enc_lookup_reply(buf, m, sums));
+}
+
+/* Request ids count up: who knows one can guess the next. */
+Test(node_hostile, an_answer_of_a_peer_that_was_not_asked)
+{
+	struct wire_lookup_reply m;
+	uint64_t ticket;
+	struct op *op;
+	uint16_t asked;
+
+	rig_init(&r, 2, 0);
+	rig_start(&r);
+	op = ask(RY_OP_LOOKUP, "missing", &ticket);
+	asked = op->pair_idx;
+	m = reply_to(op);
+	m.n_checksums = 3;
+	for (uint32_t i = 0; i < r.node->conn->n_live; i++) {
+		if (r.node->conn->live[i] != asked)
+			forge_reply(r.node->conn->live[i], &m);
+	}
+	cr_assert_eq(op->state, OP_WAIT, "another pair's answer was believed");
+	cr_assert_eq(late_answers(), r.node->conn->n_live - 1);
+	cr_assert_eq(rig_wait(&r, r.client, ticket).status, RY_ERR_NOT_FOUND, "what the store says");
+	/* Replayed: nobody waits for it any more. */
+	forge_reply(asked, &m);
+	forge_reply(asked, &m);
+	cr_assert_eq(late_answers(), r.node->conn->n_live + 1);
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
+static void ends_after_a_while(bool is_other_generation, uint32_t first_stripe)
+{
+	struct ry_cqe cqe;
+	uint64_t ticket;
+	struct op *op;
+	unsigned n;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	op = ask(RY_OP_LOOKUP, "k", &ticket);
+	for (n = 0; n < 100 && op->state == OP_WAIT; n++) {
+		struct wire_lookup_reply m = reply_to(op);
+
+		m.first_stripe = n ? first_stripe : 0;
+		m.generation = is_other_generation ? n + 1 : 1;
+		forge_reply(op->pair_idx, &m);
+	}
+	cr_assert(n > 2 && n < 40, "%u answers", n);
+	cqe = rig_wait(&r, r.client, ticket);
+	cr_assert_eq(cqe.status, RY_ERR_STALE_GENERATION, "%u: %s", cqe.status, rig_slot(r.client, &cqe)->cause);
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
+Test(node_hostile, pages_of_ever_other_generations)
+{
+	ends_after_a_while(true, 1);
+}
+
+Test(node_hostile, the_first_page_again_and_again)
+{
+	ends_after_a_while(false, 0);
+}
+
+Test(node_hostile, answers_of_another_kind)
+{
+	alignas(8) uint8_t buf[256];
+	struct ry_cqe cqe;
+	uint64_t ticket;
+	struct op *op;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	op = ask(RY_OP_LOOKUP, "k", &ticket);
+	forge(op->pair_idx, buf,
+		wire_enc_fixed(buf, WIRE_META_PUT_DONE, sizeof(struct wire_put_done),
+			op_request_id(r.node->control, op), RY_OK));
+	cqe = rig_wait(&r, r.client, ticket);
+	cr_assert_eq(cqe.status, RY_ERR_PROTOCOL, "%u", cqe.status);
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
+/* Its upper bits would name another store. */
+Test(node_hostile, a_list_cursor_out_of_bounds)
+{
+	alignas(8) uint8_t buf[256];
+	struct wire_list_reply *m = (void *)buf;
+	uint64_t ticket;
+	struct op *op;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	op = ask(RY_OP_LIST, "k", &ticket);
+	wire_enc_fixed(buf, WIRE_META_LIST_REPLY, sizeof(*m), op_request_id(r.node->control, op), RY_OK);
+	m->cursor = 1ull << 48;
+	forge(op->pair_idx, buf, sizeof(*m));
+	cr_assert_eq(rig_wait(&r, r.client, ticket).status, RY_ERR_PROTOCOL);
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
+/* A put that the store says to have failed; the text is shown to people. */
+Test(node_hostile, a_cause_cannot_steer_a_terminal)
+{
+	alignas(8) uint8_t buf[sizeof(struct wire_put_done)];
+	struct wire_put_done *m = (void *)buf;
+	struct ry_cqe cqe;
+	uint64_t ticket;
+	struct op *op;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	op = ask(RY_OP_PUT_QUERY, "k", &ticket);
+	wire_enc_fixed(buf, WIRE_META_PUT_DONE, sizeof(*m), op_request_id(r.node->control, op), RY_ERR_CHECKSUM);
+	snprintf(m->cause, sizeof(m->cause), "stripe\x1b[2J\n\xff 3");
+	forge(op->pair_idx, buf, sizeof(*m));
+	cqe = rig_wait(&r, r.client, ticket);
+	cr_assert_eq(cqe.status, RY_ERR_CHECKSUM);
+	cr_assert_str_eq(rig_slot(r.client, &cqe)->cause, "stripe?[2J?? 3");
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
+/* ---- Credits ---- */
+
+static bool stingy(void *ctx, struct rail *rail, struct wr *wr)
+{
+	struct wire_done *m = rig_message(wr, WIRE_DONE);
+	unsigned *n = ctx;
+
+	if (m) {
+		m->credits = 0;
+		++*n;
+	}
+	return true;
+}
+
+/* A store that answers well and gives no credit back: the QP is given up soon, and the next one has credits again. */
+Test(node_hostile, a_store_that_keeps_the_credits)
+{
+	struct rail *rail;
+	struct ry_cqe cqe;
+	uint8_t *data;
+	unsigned n = 0, n_good = 0;
+	uint64_t start;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	rail = r.node->rails[0];
+	data = rig_object(&r, "k", 100000, 1);
+	rig_tap(&r, stingy, &n);
+	for (cqe.status = RY_OK; cqe.status == RY_OK && n_good < 1000; n_good += cqe.status == RY_OK) {
+		start = r.now_ns;
+		cqe = rig_read(&r, r.client, "k", 0, UINT64_MAX, 0);
+		rig_release(&r, r.client, cqe.lease_id);
+	}
+	cr_assert(n_good == RAIL_CREDITS && n == RAIL_CREDITS, "%u reads, %u answers without credit", n_good, n);
+	cr_assert_eq(cqe.status, RY_ERR_RAIL, "%u: %s", cqe.status, rig_slot(r.client, &cqe)->cause);
+	cr_assert(r.now_ns - start >= 2000000000 && r.now_ns - start < 2500000000, "long before the read's deadline");
+	cr_assert_eq(stat_get(&rail->counters.protocol_errors), 1);
+	rig_tap(&r, NULL, NULL);
+	r.step_ns = 1000000;
+	rig_run(&r, 3000000000);
+	cqe = rig_read(&r, r.client, "k", 0, UINT64_MAX, 0);
+	cr_assert_eq(cqe.status, RY_OK, "%u: %s", cqe.status, rig_slot(r.client, &cqe)->cause);
+	cr_assert(rig_same(r.client, &cqe, data, 100000));
+	rig_release(&r, r.client, cqe.lease_id);
+	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}
