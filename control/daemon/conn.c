@@ -123,6 +123,7 @@ bool conn_poll(struct conn *c, uint64_t now_ns)
 	/* Sockets before timers: a late thread hears what was said in time. */
 	did |= poll_sockets(c);
 	did |= accept_timers(c);
+	did |= news_rails(c);
 	did |= step_links(c);
 	did |= devices_step(c);
 	did |= diallers_poll(c);
@@ -254,6 +255,8 @@ uint64_t conn_next_timer(const struct conn *c)
 	uint64_t next = diallers_next_timer(c);
 	uint64_t t = accept_next_timer(c);
 
+	next = t < next ? t : next;
+	t = news_next_timer(c);
 	next = t < next ? t : next;
 	for (uint32_t i = 0; i < c->n_live; i++) {
 		t = link_next_timer(c, &c->links[c->live[i]]);

@@ -15,7 +15,7 @@ static struct greet *free_greet(struct conn *c);
 static void watch_listeners(struct conn *c);
 static void greet_end(struct conn *c, struct greet *g);
 static void welcome(struct conn *c, struct greet *g);
-static uint32_t judge(const struct conn *c, const struct greet *g);
+static uint32_t judge(struct conn *c, const struct greet *g);
 static void accept_pair(struct conn *c, struct greet *g);
 static void accept_data(struct conn *c, struct greet *g);
 static struct link *find_token(struct conn *c, const struct greet *g);
@@ -156,7 +156,7 @@ static void welcome(struct conn *c, struct greet *g)
 }
 
 /* enum ry_status: why this HELLO is refused. */
-static uint32_t judge(const struct conn *c, const struct greet *g)
+static uint32_t judge(struct conn *c, const struct greet *g)
 {
 	int status = wire_hello_check(&g->hello);
 
@@ -166,6 +166,8 @@ static uint32_t judge(const struct conn *c, const struct greet *g)
 		return RY_ERR_INVALID;
 	if (g->hello.kind == WIRE_CONN_BOOTSTRAP && c->n_joining >= JOINING_MAX)
 		return RY_ERR_LIMIT;
+	if (g->hello.kind == WIRE_CONN_BOOTSTRAP && node_is_superseded(c, &g->hello))
+		return RY_ERR_DENIED;
 	return RY_OK;
 }
 
@@ -246,7 +248,7 @@ static void refuse(struct conn *c, struct greet *g, uint32_t status)
 	answer.status = status;
 	sock_peer_text(g->io.fd, peer, sizeof(peer));
 	if (news_stranger(c, peer, more))
-		log_warn("conn: hello from %s refused: %s: %s%s", peer, ry_status_name(status), ry_status_text(status),
+		log_warn("conn: hello from %s refused: %s: %s%s", peer, ry_status_name(status), refusal_text(status),
 			more);
 	/* Best effort: who does not get the answer sees the close. */
 	(void)!send(g->io.fd, &answer, sizeof(answer), MSG_NOSIGNAL);

@@ -472,13 +472,18 @@ void dial_greeted(struct conn *c, struct link *l)
 		enum ry_status status = h->status < RY_STATUS_MAX_ ? (enum ry_status)h->status : RY_ERR_PROTOCOL;
 
 		link_down(c, l, status, 0, "hello %s: refused: %s: %s", l->peer_text, ry_status_name(status),
-			ry_status_text(status));
+			refusal_text(status));
 		return;
 	}
 	fault = hello_fault(c, l);
 	if (fault) {
 		link_down(c, l, h->major == WIRE_MAJOR ? RY_ERR_PROTOCOL : RY_ERR_VERSION, 0, "hello %s: %s",
 			l->peer_text, fault);
+		return;
+	}
+	if (node_is_superseded(c, h)) {
+		link_down(c, l, RY_ERR_DENIED, 0, "hello %s: node %s: %s", l->peer_text, h->node_name,
+			refusal_text(RY_ERR_DENIED));
 		return;
 	}
 	l->is_refused = false;

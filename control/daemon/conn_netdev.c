@@ -168,8 +168,7 @@ static void went(struct conn *c, uint16_t rail_idx, bool is_up)
 	char cause[RY_CAUSE_MAX_BYTES];
 
 	c->netdevs[rail_idx].is_down = !is_up;
-	log_warn("rail %s: network device %s is %s", conn_rail_conf(c, rail_idx)->name, c->netdevs[rail_idx].name,
-		is_up ? "up again" : "down");
+	news_rail(c, rail_idx, "network device %s is %s", c->netdevs[rail_idx].name, is_up ? "up again" : "down");
 	snprintf(cause, sizeof(cause), "network device %s is down", c->netdevs[rail_idx].name);
 	if (is_up)
 		rail_read_link(c->deps.rails[rail_idx]);

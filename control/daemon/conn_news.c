@@ -13,11 +13,17 @@
 #include "daemon/log.h"
 
 #define AGAIN_NS 60000000000ull
-#define BURST 2u /* losses told at once; then one for each AGAIN_NS */
+#define BURST 2u      /* losses told at once; then one for each AGAIN_NS */
+#define RAIL_BURST 4u /* the same for the link of a rail */
+/* Whoever and how many make trouble: at most 50 lines of trouble in the first minute, 30 in each that follows. */
+#define ALL_BURST 20u
+#define ALL_AGAIN_NS 2000000000ull
 
 static struct news *news_of(struct conn *c, const struct link *l);
 static struct news *guest(struct conn *c, uint64_t key);
-static bool has_budget(struct news *n, uint64_t now_ns);
+static bool has_budget(struct conn *c, struct news *n, unsigned burst);
+static bool pay(uint64_t *paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns);
+static void say_rail(struct conn *c, uint16_t rail_idx, uint32_t n_untold);
 static const char *count_text(uint32_t n, const char *what, char *text, size_t bytes);
 
 void news_up(struct conn *c, const struct link *l)
@@ -43,7 +49,8 @@ void news_down(struct conn *c, const struct link *l, bool was_up)
 
 	if (l->pair.is_self && !l->dialler)
 		return;
-	if (n->told == NEWS_DOWN ? c->now_ns < n->again_ns : !has_budget(n, c->now_ns)) {
+	if (n->told == NEWS_DOWN ? c->now_ns < n->again_ns || !pay(&c->news_paid_ns, c->now_ns, ALL_BURST, ALL_AGAIN_NS)
+				 : !has_budget(c, n, BURST)) {
 		n->n_untold++;
 		return;
 	}
@@ -65,7 +72,7 @@ bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES])
 	size_t n_host = port ? (size_t)(port - peer) : strlen(peer);
 	struct news *n = guest(c, XXH3_64bits(peer, n_host));
 
-	if (c->now_ns < n->again_ns) {
+	if (c->now_ns < n->again_ns || !pay(&c->news_paid_ns, c->now_ns, ALL_BURST, ALL_AGAIN_NS)) {
 		n->n_untold++;
 		return false;
 	}
@@ -73,6 +80,63 @@ bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES])
 	n->again_ns = c->now_ns + AGAIN_NS;
 	n->n_untold = 0;
 	return true;
+}
+
+/* What cannot be told now waits for its turn, and the latest wins: the last line is what is true. */
+void news_rail(struct conn *c, uint16_t rail_idx, const char *format, ...)
+{
+	struct netdev *d = &c->netdevs[rail_idx];
+	bool was_held = d->held[0];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(d->held, sizeof(d->held), format, args);
+	va_end(args);
+	if (was_held)
+		d->news.n_untold++;
+	news_rails(c);
+}
+
+bool news_rails(struct conn *c)
+{
+	bool did = false;
+
+	for (uint16_t i = 0; i < c->deps.config->n_rails; i++) {
+		struct netdev *d = &c->netdevs[i];
+
+		if (!d->held[0] || c->now_ns < d->news.again_ns)
+			continue;
+		if (!has_budget(c, &d->news, RAIL_BURST)) {
+			d->news.again_ns = c->now_ns + ALL_AGAIN_NS;
+			continue;
+		}
+		say_rail(c, i, d->news.n_untold);
+		did = true;
+	}
+	return did;
+}
+
+static void say_rail(struct conn *c, uint16_t rail_idx, uint32_t n_untold)
+{
+	struct netdev *d = &c->netdevs[rail_idx];
+	char more[64];
+
+	log_warn("rail %s: %s%s", conn_rail_conf(c, rail_idx)->name, d->held,
+		count_text(n_untold, "more since the last line", more, sizeof(more)));
+	d->held[0] = 0;
+	d->news.n_untold = 0;
+	d->news.again_ns = 0;
+}
+
+uint64_t news_next_timer(const struct conn *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint16_t i = 0; i < c->deps.config->n_rails; i++) {
+		if (c->netdevs[i].held[0] && c->netdevs[i].news.again_ns < next)
+			next = c->netdevs[i].news.again_ns;
+	}
+	return next;
 }
 
 static struct news *news_of(struct conn *c, const struct link *l)
@@ -90,11 +154,19 @@ static struct news *guest(struct conn *c, uint64_t key)
 	return n;
 }
 
-static bool has_budget(struct news *n, uint64_t now_ns)
+/* Its own first: what is not to be told costs the others nothing. */
+static bool has_budget(struct conn *c, struct news *n, unsigned burst)
 {
-	if (n->paid_ns > now_ns + (BURST - 1) * AGAIN_NS)
+	return pay(&n->paid_ns, c->now_ns, burst, AGAIN_NS) &&
+	       pay(&c->news_paid_ns, c->now_ns, ALL_BURST, ALL_AGAIN_NS);
+}
+
+/* One line more, of `burst` at once and one for each again_ns. */
+static bool pay(uint64_t *paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns)
+{
+	if (*paid_ns > now_ns + (burst - 1) * again_ns)
 		return false;
-	n->paid_ns = (n->paid_ns > now_ns ? n->paid_ns : now_ns) + AGAIN_NS;
+	*paid_ns = (*paid_ns > now_ns ? *paid_ns : now_ns) + again_ns;
 	return true;
 }
 

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static uint16_t join_node(struct conn *c, uint64_t node_id);
-static void end_former_incarnation(struct conn *c, const struct link *of, const struct wire_hello *h);
 static bool step_join(struct conn *c, struct link *l);
 static bool adopt_qps(struct conn *c, struct link *l, bool *did);
 static void say_ready(struct conn *c, struct link *l);
@@ -85,54 +83,6 @@ void link_free(struct conn *c, struct link *l)
 		dialler_ended(c, l->dialler, l);
 	else
 		info_clear(c, c->n_diallers + l->idx);
-}
-
-/* ---- who it is ---- */
-
-void link_identify(struct conn *c, struct link *l, const struct wire_hello *h)
-{
-	uint16_t ours = conn_rail_n_qps(c, l->pair.rail_idx);
-
-	l->pair.n_qps = h->n_qps < ours ? h->n_qps : ours;
-	l->pair.node_id = h->node_id;
-	l->pair.incarnation = h->incarnation;
-	memcpy(l->pair.node_name, h->node_name, sizeof(l->pair.node_name));
-	memcpy(l->pair.rail_name, h->rail_name, sizeof(l->pair.rail_name));
-	l->peer_credits = h->read_credits;
-	l->peer_idx = join_node(c, h->node_id);
-	end_former_incarnation(c, l, h);
-}
-
-/* There are as many slots as links, so there always is one. */
-static uint16_t join_node(struct conn *c, uint64_t node_id)
-{
-	uint16_t at = PAIRS_MAX;
-
-	for (uint16_t i = 0; i < PAIRS_MAX; i++) {
-		if (c->nodes[i].n_links && c->nodes[i].node_id == node_id) {
-			at = i;
-			break;
-		}
-		if (!c->nodes[i].n_links && at == PAIRS_MAX)
-			at = i;
-	}
-	c->nodes[at].node_id = node_id;
-	c->nodes[at].n_links++;
-	return at;
-}
-
-/* A node that says hello with a new incarnation has died meanwhile, even if its old sockets look alive from here. */
-static void end_former_incarnation(struct conn *c, const struct link *of, const struct wire_hello *h)
-{
-	for (uint32_t i = 0; i < c->n_live; i++) {
-		struct link *l = &c->links[c->live[i]];
-
-		if (l->pair.is_self != of->pair.is_self || l->peer_idx == PAIRS_MAX || l->pair.node_id != h->node_id ||
-			l->pair.incarnation == h->incarnation)
-			continue;
-		l->evidence = RAIL_EV_PEER;
-		link_down(c, l, RY_ERR_PEER_RESTARTED, 0, "node %s restarted", l->pair.node_name);
-	}
 }
 
 /* ---- bring-up ---- */

@@ -13,6 +13,7 @@
  * conn_info.c  rows for operators
  * conn_netdev.c link state of network devices
  * conn_news.c  lines of the log
+ * conn_node.c  who a peer is
  *
  * Everything belongs to the conn thread, except struct pair and struct pair_event while control holds them (msg.h), and
  * info rows, which any thread may read.
@@ -87,13 +88,6 @@ struct greet {
 	struct wire_hello hello;
 };
 
-/* The network device of a rail. */
-struct netdev {
-	char name[16]; /* empty: none, or not known */
-	bool is_down;  /* the rail's pairs are not dialled */
-	bool is_gone;  /* nor ever again: its RDMA device is of no use */
-};
-
 struct address {
 	struct sockaddr_storage sa;
 	socklen_t len;
@@ -118,6 +112,15 @@ struct news {
 	uint64_t paid_ns;  /* first lines are paid up to here */
 	uint32_t n_untold; /* failures since the last line */
 	uint8_t told;      /* enum news_told: the last line */
+};
+
+/* The network device of a rail. */
+struct netdev {
+	char name[16]; /* empty: none, or not known */
+	bool is_down;  /* the rail's pairs are not dialled */
+	bool is_gone;  /* nor ever again: its RDMA device is of no use */
+	struct news news;
+	char held[RY_CAUSE_MAX_BYTES]; /* a line that waits for its turn, empty = none */
 };
 
 /* One pair of a local rail and an endpoint, or one mock rail of a store that is this node. Lives as long as conn. */
@@ -231,10 +234,15 @@ struct link {
 	struct pair_event down;
 };
 
+#define FORMER_MAX 4u
+
 /* Which peer_idx a node has; one per node with a pair. */
 struct node_slot {
 	uint64_t node_id;
 	uint32_t n_links;
+	uint32_t n_former; /* incarnations that a later one ended; the last of them are in */
+	uint64_t former[FORMER_MAX];
+	uint64_t incarnation; /* the present one */
 };
 
 /* Who a receive buffer is on account of. */
@@ -295,6 +303,7 @@ struct conn {
 	bool want_kick;
 
 	struct news guests[NEWS_GUESTS]; /* accepted, and strangers */
+	uint64_t news_paid_ns;           /* lines of trouble are paid up to here, all together */
 	struct info_row *rows;           /* n_diallers, then one per link */
 };
 
@@ -408,11 +417,17 @@ static inline bool link_has_output(const struct link *l)
 	return l->ctl_bytes || l->n_out;
 }
 
+/* ---- conn_node.c ---- */
+/* The peer said who it is: fills the pair and ends pairs of its former incarnation. */
+void link_identify(struct conn *c, struct link *l, const struct wire_hello *h);
+/* Whether this one was connected before another that is now, of the same name. */
+bool node_is_superseded(struct conn *c, const struct wire_hello *h);
+/* What a HELLO that is refused with this status means. Static text. */
+const char *refusal_text(uint32_t status);
+
 /* ---- conn_pair.c ---- */
 /* A fresh slot with its epoch, state still to be set; NULL = the table is full. */
 struct link *link_alloc(struct conn *c, uint16_t rail_idx);
-/* The peer said who it is: fills the pair and ends pairs of its former incarnation. */
-void link_identify(struct conn *c, struct link *l, const struct wire_hello *h);
 /* Makes QP qp_idx of a socket that both ends have greeted on; takes fd over in any case. */
 void link_add_qp(struct conn *c, struct link *l, uint16_t qp_idx, int fd);
 /* Adoption, READY, keepalive, release: whatever is due. Returns whether anything was done. */
@@ -452,6 +467,11 @@ void news_up(struct conn *c, const struct link *l);
 void news_down(struct conn *c, const struct link *l, bool was_up);
 /* Whether something odd from this address is worth a line; then `more` = how often it was not told. */
 bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES]);
+/* The link of a rail has news; a line at once or later. */
+void news_rail(struct conn *c, uint16_t rail_idx, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* Writes lines that waited. Returns whether there were any. */
+bool news_rails(struct conn *c);
+uint64_t news_next_timer(const struct conn *c);
 
 static inline const struct rail_conf *conn_rail_conf(const struct conn *c, uint16_t rail_idx)
 {

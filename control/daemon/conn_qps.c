@@ -186,11 +186,12 @@ static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_even
 		break;
 	case RAIL_EVENT_PORT_DOWN:
 	case RAIL_EVENT_GID_CHANGE:
-		log_warn("rail %s: %s", name, e->text);
+		news_rail(c, rail_idx, "%s", e->text);
 		links_drop(c, rail_idx, cause);
 		break;
 	default: /* CQ_ERROR, DEVICE_FATAL, REMOVED: nothing can go over this rail any more */
-		log_error("rail %s: %s: it is out of use until the daemon is restarted", name, e->text);
+		if (!c->netdevs[rail_idx].is_gone)
+			log_error("rail %s: %s: it is out of use until the daemon is restarted", name, e->text);
 		c->netdevs[rail_idx].is_gone = true;
 		c->leaving |= e->kind == RAIL_EVENT_REMOVED ? 1u << rail_idx : 0;
 		/* Nothing more that counts comes from there, but an error without end may; its removal has another. */
@@ -204,7 +205,7 @@ static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_even
 /* A port that is back means new QPs, a PING, then data; never just the old ones again. */
 static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e)
 {
-	log_warn("rail %s: %s", conn_rail_conf(c, rail_idx)->name, e->text);
+	news_rail(c, rail_idx, "%s", e->text);
 	rail_read_link(c->deps.rails[rail_idx]);
 	links_drop(c, rail_idx, e->text);
 	diallers_wake(c, rail_idx);

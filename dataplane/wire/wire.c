@@ -8,6 +8,7 @@
 
 static bool is_zero(const void *p, size_t n);
 static bool is_terminated(const char *text, size_t n);
+static bool is_name(const char *text, size_t n);
 static uint32_t pad8(uint32_t n);
 static bool hello_limits_ok(const struct wire_hello *h);
 static bool header_ok(const struct wire_meta *h, uint32_t len);
@@ -73,6 +74,16 @@ static bool is_terminated(const char *text, size_t n)
 	return memchr(text, 0, n) != NULL;
 }
 
+/* What a configuration can hold, and what logs and JSON can show: printable ASCII without blanks, ended by a NUL. */
+static bool is_name(const char *text, size_t n)
+{
+	if (!is_terminated(text, n))
+		return false;
+	while (*text > ' ' && *text < 0x7f)
+		text++;
+	return !*text;
+}
+
 static uint32_t pad8(uint32_t n)
 {
 	return (n + 7u) & ~7u;
@@ -93,8 +104,8 @@ int wire_hello_check(const struct wire_hello *hello)
 		return RY_ERR_PROTOCOL;
 	if (hello->reserved0 || !is_zero(hello->reserved, sizeof(hello->reserved)))
 		return RY_ERR_PROTOCOL;
-	if (!is_terminated(hello->node_name, sizeof(hello->node_name)) ||
-		!is_terminated(hello->rail_name, sizeof(hello->rail_name)))
+	if (!is_name(hello->node_name, sizeof(hello->node_name)) ||
+		!is_name(hello->rail_name, sizeof(hello->rail_name)))
 		return RY_ERR_PROTOCOL;
 	return hello_limits_ok(hello) ? RY_OK : RY_ERR_PROTOCOL;
 }

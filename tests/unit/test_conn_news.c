@@ -165,3 +165,63 @@ Test(conn_news, a_stranger_that_knocks_every_second_is_told_of_once_a_minute)
 	strangers();
 	cr_expect_eq(n_told, 5);
 }
+
+static void flip(bool is_up)
+{
+	news_rail(c, 0, "network device eth0 is %s", is_up ? "up again" : "down");
+	n_told += !c->netdevs[0].held[0];
+}
+
+/* Five minutes of a cable that is in and out. What is told is counted, not read: the log has a bound of its own. */
+static void loose_cable(void)
+{
+	for (int i = 0; i < 1500; i++) {
+		flip(i % 2);
+		c->now_ns += SECOND / 5;
+		n_told += news_rails(c);
+	}
+}
+
+static void last_word(void)
+{
+	cr_expect_str_eq(c->netdevs[0].held, "network device eth0 is up again");
+	while (news_next_timer(c) != UINT64_MAX) {
+		c->now_ns = news_next_timer(c);
+		news_rails(c);
+	}
+}
+
+Test(conn_news, a_loose_cable_is_told_of_now_and_then_and_the_last_line_is_true)
+{
+	lines_of(loose_cable);
+	cr_expect(n_told >= 8 && n_told <= 10, "%u", n_told);
+	c->now_ns += 5 * SECOND;
+	cr_expect_eq(lines_of(last_word), 1, "%s", said);
+	cr_expect_not_null(strstr(said, "eth0 is up again ("), "%s", said);
+	cr_expect_not_null(strstr(said, "more since the last line"), "%s", said);
+}
+
+/* Of two hundred peers, each with a host of its own and in trouble all the time. */
+static void crowd(void)
+{
+	char more[NEWS_MORE_BYTES], peer[64];
+
+	l.dialler = NULL;
+	for (unsigned i = 0; i < 6000; i++) {
+		const struct news *n = &c->guests[(i % 200 * (uint64_t)PAIRS_MAX + 1) % NEWS_GUESTS];
+
+		snprintf(peer, sizeof(peer), "10.0.%u.%u:%u", i % 200, i % 7, 40000 + i);
+		n_told += news_stranger(c, peer, more);
+		l.pair.node_id = i % 200;
+		news_up(c, &l);
+		news_down(c, &l, true);
+		n_told += n->told == NEWS_DOWN && n->again_ns == c->now_ns + 60 * SECOND;
+		c->now_ns += SECOND / 100;
+	}
+}
+
+Test(conn_news, a_crowd_in_trouble_does_not_flood_the_log)
+{
+	lines_of(crowd);
+	cr_expect(n_told >= 40 && n_told <= 52, "%u lines of trouble in a minute", n_told);
+}
