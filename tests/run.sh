@@ -5,15 +5,15 @@
 #
 #   tests/run.sh [SUITE...]    no argument: all suites of CI
 #
-# Suites: lint unit conform fault model smoke vm asan mutate (CI; vm is what guests with Soft-RoCE show, a third of its
+# Suites: lint unit conform fault model smoke vm asan fuzz mutate (CI; vm is what guests with Soft-RoCE show, a third of its
 # time; vm-core of that is the conformance of verbs and the demo), long (ten minutes of soak), hw (needs an RDMA NIC; no
 # test of this version asks for one, so it is skipped). Environment: RY_BUILD,
-# RY_BUILD_ASAN (build directories), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager), RAILYARD_VM_CACHE (where
+# RY_BUILD_ASAN, RY_BUILD_FUZZ (build directories), RY_FUZZ_SECONDS (each target, 60), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager), RAILYARD_VM_CACHE (where
 # the guests' kernel is kept, default ~/.cache/railyard-vm).
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-ci_suites="lint unit conform fault model smoke vm asan mutate"
+ci_suites="lint unit conform fault model smoke vm asan fuzz mutate"
 jobs=${RY_JOBS:-$(nproc)}
 passed=0 failed=0 skipped=0
 
@@ -46,6 +46,7 @@ limit_of() {
 	lint | unit | model) echo 240 ;;
 	fault) echo 360 ;;
 	vm-core | asan | smoke) echo 900 ;;
+	fuzz) echo 1200 ;;
 	mutate | long) echo 1500 ;;
 	vm) echo 2400 ;;
 	hw) echo 1 ;;
@@ -62,10 +63,13 @@ choose_build_dirs() {
 	fi
 	build=${RY_BUILD:-$base/build}
 	build_asan=${RY_BUILD_ASAN:-$base/build-asan}
+	build_fuzz=${RY_BUILD_FUZZ:-$base/build-fuzz}
 	[ ! -e "$build" ] || [ -w "$build" ] || build=$build-$UID
 	[ ! -e "$build_asan" ] || [ -w "$build_asan" ] || build_asan=$build_asan-$UID
+	[ ! -e "$build_fuzz" ] || [ -w "$build_fuzz" ] || build_fuzz=$build_fuzz-$UID
 	case $build in /*) ;; *) build=$PWD/$build ;; esac
 	case $build_asan in /*) ;; *) build_asan=$PWD/$build_asan ;; esac
+	case $build_fuzz in /*) ;; *) build_fuzz=$PWD/$build_fuzz ;; esac
 	logs=$build/test-logs
 }
 
@@ -87,7 +91,7 @@ build_tree() {
 			meson configure "$dir" -Dtests=enabled "$@"
 		else
 			meson setup "$dir" "$root" -Dtests=enabled "$@"
-		fi && timeout -k 10 1800 ninja -C "$dir" -j "$jobs"
+		fi && timeout -k 10 1800 ninja -C "$dir" -j "$jobs" ${ninja_targets:-}
 	} >"$log" 2>&1 && return
 	grep -E 'error|ERROR|FAILED' "$log" | head -20
 	tail -5 "$log"
@@ -105,6 +109,7 @@ run_suite() {
 	case $suite in
 	mutate) run_mutate ;;
 	asan) run_asan ;;
+	fuzz) run_fuzz ;;
 	hw)
 		echo "skipped hw: needs an RDMA NIC, and this version has no tests for one; vm runs verbs over Soft-RoCE"
 		add 0 0 1
@@ -228,6 +233,24 @@ run_asan() {
 	lend_hugepages
 	run_meson asan "$build_asan" unit conform
 	return_hugepages
+}
+
+# Only the fuzz programs are built, with clang.
+run_fuzz() {
+	local log=$logs/fuzz.tap status
+	local -x CC=clang CXX=clang++
+	local ninja_targets=fuzzers
+	last_failed=0
+	if ! build_tree "$build_fuzz" -Dfuzz=true -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false; then
+		echo "FAILED fuzz: the tree does not build"
+		add 0 1 0
+		return
+	fi
+	timeout -k 10 "$(limit_of fuzz)" "$here/fuzz/run.sh" "$build_fuzz" "${RY_FUZZ_SECONDS:-60}" >"$log" 2>"$logs/fuzz.err" </dev/null
+	status=$?
+	count "$log" --tap fuzz
+	[ $status -eq 0 ] || grep '^#' "$log"
+	[ $status -eq 0 ] || [ "$last_failed" -ne 0 ] || { echo "FAILED fuzz: ended with $status"; add 0 1 0; }
 }
 
 run_mutate() {
