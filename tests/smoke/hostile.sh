@@ -1,0 +1,163 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A reader between a good store and one that lies, then a store under attack: typed errors, nothing left over, few lines of log, and
+# what the good store holds is read exactly all the time.
+. "$(dirname "$0")/smoke.sh"
+peer=$tree/tests/smoke/hostile_peer.py
+smoke_begin
+
+start_liar() {
+	python3 "$peer" store >"$tmp/liar.out" 2>"$tmp/liar.err" &
+	liar=$!
+	wait_for 10 test -s "$tmp/liar.out" && liar_port=$(head -1 "$tmp/liar.out")
+}
+
+# Keys are spread over the stores by their hash: one whose home is the liar.
+liars_key() { # what
+	local i
+	for ((i = 0; i < 64; i++)); do
+		[ "$(home_of "$1.$i")" = liar ] && echo "$1.$i" && return
+	done
+}
+
+# Asked in the words of a store that exists: the good one has nothing of this name.
+home_of() {
+	local before
+	before=$(wc -l <"$tmp/liar.out")
+	ry stat "$1" --deadline 300ms >/dev/null 2>&1
+	[ "$(wc -l <"$tmp/liar.out")" -gt "$before" ] && echo liar
+}
+
+# lie WHAT STATUS...: reading it ends with one of these, the budgets are back, and the good store is read exactly.
+lie() {
+	local what=$1 key wanted
+	shift
+	wanted=$(printf '"%s",' "$@")
+	key=$(liars_key "$what")
+	rm -f "$tmp/out"
+	ry get "$key" "$tmp/out" --deadline 2s --json >"$tmp/get.json" 2>"$tmp/get.err"
+	check_json "$what: ends with $*" ".error.status // \"OK\" | IN(${wanted%,})" "$tmp/get.json"
+	[ "$1" != OK ] || [ $# -gt 1 ] || check "$what: exactly" cmp "$tmp/out" "$tmp/lied"
+	check "$what: the budgets are back to zero" wait_for 5 is_idle
+	check "$what: the good store is read" good_read
+}
+
+good_read() {
+	ry get "$good" "$tmp/back" && same good.in back
+}
+
+counter() { # of all rails
+	ry rails --json | jq "[.rails[].counters.$1] | add"
+}
+
+grew() { # counter, before
+	[ "$(counter "$1")" -gt "$2" ]
+}
+
+liar_was_asked() {
+	grep -q "^$1" "$tmp/liar.out"
+}
+
+lines_of() {
+	wc -l <"$tmp/$1.log"
+}
+
+liar_is_up() {
+	ry rails --json | jq -e '[.rails[].pairs[] | select(.store == "liar" and .state == "UP")] | length == 1'
+}
+
+fds_of() {
+	find "/proc/$1/fd" -type l | wc -l
+}
+
+few_fds() {
+	[ "$(fds_of "${daemon_pid[st]}")" -le "$1" ]
+}
+
+start_liar || { not_ok "the lying store starts"; smoke_end; }
+node_extra=('store:' '  memory: 256MiB')
+store='' write_config st store 2
+node_extra=("  - name: liar" "    endpoints:" "      - {address: 127.0.0.1, port: $liar_port, rail: rail0}" "${reader_lines[@]}"
+	'health:' '  rail_error_threshold: 1000' 'timeouts:' '  reconnect: 200ms')
+store=st write_config rd reader 2
+start_daemon st
+start_daemon rd
+await_daemon st && await_daemon rd 2 || smoke_end
+check "the pair with the lying store is up" wait_for 10 liar_is_up
+python3 -c "
+import sys; sys.path.insert(0, '$tree/tests/smoke')
+import hostile_peer; sys.stdout.buffer.write(hostile_peer.OBJECT)" >"$tmp/lied"
+make_file good.in $((8 * MIB))
+for good in good.{0..63}; do
+	[ "$(home_of "$good")" = liar ] || break
+done
+check "put into the good store" ry put "$good" "$tmp/good.in"
+started=$SECONDS
+
+lie honest OK
+check "it was asked" liar_was_asked "read honest"
+late=$(counter late_messages)
+lie twice OK
+check "answers that came twice are counted" grew late_messages "$late"
+late=$(counter late_messages)
+lie strange OK
+check "answers to nothing are counted" grew late_messages "$late"
+lie fewer INCOMPLETE
+lie more INCOMPLETE
+lie older STALE_GENERATION
+lie empty CHECKSUM
+lie wrong CHECKSUM
+lie credits OK
+dropped=$(counter late_dropped_bytes)
+lie outside OK
+check "bytes for other windows are counted" grew late_dropped_bytes "$dropped"
+lie asking OK
+lie granting OK
+lie busy TIMEOUT
+lie patient TIMEOUT
+late=$(counter late_messages)
+lie silent RAIL TIMEOUT
+check "it got a CANCEL, which it ignored" wait_for 5 liar_was_asked "cancel silent"
+check "and spoke late" wait_for 5 liar_was_asked "late"
+for what in status frame large zero noise cut; do
+	wait_for 10 liar_is_up
+	lie "$what" RAIL NO_RAIL TIMEOUT PROTOCOL INCOMPLETE
+done
+wait_for 10 liar_is_up
+lie mute TIMEOUT
+lie malformed PROTOCOL
+lie huge INVALID_DESCRIPTOR
+lie crowded INVALID_DESCRIPTOR
+lie unhashed INVALID_DESCRIPTOR
+lie another PROTOCOL
+lie pages STALE_GENERATION
+lie echoes OK
+lie oversized RAIL NO_RAIL TIMEOUT
+wait_for 10 liar_is_up
+lie honest OK
+
+check "put for the attacks" ry put big "$tmp/good.in"
+before=$(lines_of st)
+fds=$(fds_of "${daemon_pid[st]}")
+port=${daemon_ports[st]%% *}
+for what in garbage hellos connects loris requests replay metadata; do
+	timeout 60 python3 "$peer" attack "$port" "$what" >"$tmp/attack.out" 2>&1 </dev/null &
+	attacker=$!
+	n_read=0 n_wrong=0
+	while kill -0 "$attacker" 2>/dev/null; do
+		good_read >/dev/null 2>&1 || n_wrong=$((n_wrong + 1))
+		n_read=$((n_read + 1))
+	done
+	wait "$attacker"
+	check "attack $what: borne" grep -q "^bore $what" "$tmp/attack.out" || sed 's/^/# /' "$tmp/attack.out" | tail -5
+	check "attack $what: $n_read reads meanwhile, all exact" [ "$n_wrong" -eq 0 ]
+done
+check "its descriptors are back" wait_for 15 few_fds "$fds"
+check "the store lives" kill -0 "${daemon_pid[st]}"
+minutes=$(((SECONDS - started) / 60 + 1))
+check "the store's log has few lines" [ $(($(lines_of st) - before)) -lt $((200 * minutes)) ]
+check "and the reader's" [ "$(lines_of rd)" -lt $((200 * minutes)) ]
+echo "# $(($(lines_of st) - before)) lines of the store, $(lines_of rd) of the reader, $((SECONDS - started)) s"
+check "SIGTERM ends the reader with 0" stop_daemon rd
+check "and the store" stop_daemon st
+smoke_end
