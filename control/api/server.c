@@ -112,7 +112,7 @@ void api_run(struct api *api, const uint32_t *stop)
 			timeout_ms = timeout_of(api);
 		waker_prepare(api->deps.waker);
 		/* Relaxed: whoever stops us kicks the waker afterwards, and the fence of that pair orders the two. */
-		if (!rte_ring_empty(api->deps.from_control) || !rte_ring_empty(api->deps.from_work) ||
+		if (!spsc_is_empty(api->deps.from_control) || !spsc_is_empty(api->deps.from_work) ||
 			!journal_is_empty(api->deps.journal) || __atomic_load_n(stop, __ATOMIC_RELAXED))
 			timeout_ms = 0;
 		poll_fds(api, timeout_ms);

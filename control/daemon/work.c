@@ -29,7 +29,7 @@ void work_run(struct work *w, const uint32_t *stop)
 			continue;
 		waker_prepare(w->waker);
 		/* Relaxed: whoever stops us kicks the waker afterwards, and the fence of that pair orders the two. */
-		if (rte_ring_empty(w->from_api) && !__atomic_load_n(stop, __ATOMIC_RELAXED))
+		if (spsc_is_empty(w->from_api) && !__atomic_load_n(stop, __ATOMIC_RELAXED))
 			poll(&p, 1, -1);
 		waker_cancel(w->waker);
 	}

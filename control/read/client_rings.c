@@ -56,7 +56,8 @@ static unsigned take_client(struct control *c, struct client_state *cs)
 /* A completion must always find room: no more operations than the complete ring holds. */
 static bool has_completion_room(const struct client_state *cs)
 {
-	uint32_t unreaped = cs->cq_tail - __atomic_load_n(&cs->client->cq_index->head, __ATOMIC_RELAXED);
+	/* Acquire: partner of the client's release of its head; it has read what is written over next. */
+	uint32_t unreaped = cs->cq_tail - __atomic_load_n(&cs->client->cq_index->head, __ATOMIC_ACQUIRE);
 
 	return cs->n_ops + unreaped < cs->client->n_entries;
 }

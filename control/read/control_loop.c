@@ -224,7 +224,7 @@ static void control_sleep(struct control *c, int epoll_fd)
 /* The second look after announcing sleep; waker_prepare's fence stands before it. */
 static bool has_input(struct control *c)
 {
-	if (!rte_ring_empty(c->d.from_conn) || !rte_ring_empty(c->d.from_api) || rings_pending(c))
+	if (!spsc_is_empty(c->d.from_conn) || !spsc_is_empty(c->d.from_api) || rings_pending(c))
 		return true;
 	for (uint16_t i = 0; i < c->n_rails; i++) {
 		if (rail_has_events(c->rails[i].rail))

@@ -108,15 +108,14 @@ static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 /* What control and conn want: looked at every turn, by one load each. */
 static unsigned commands(struct rail *r)
 {
-	/* Relaxed: cancel_want is only ever set before the epoch grows, and a missed turn is seen in the next. The
-	 * acquire below orders. */
+	/* Relaxed: a missed turn is seen in the next; what is acted on is loaded once more. */
 	uint32_t epoch = __atomic_load_n(&r->cancel_epoch, __ATOMIC_RELAXED);
 	unsigned n = 0;
 	void *p;
 
 	if (unlikely(epoch != r->cancel_seen)) {
-		/* Partner: the release in rail_cancel_scan. */
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		/* Acquire: partner of the release in rail_cancel_scan; cancel_want was set before the epoch grew. */
+		epoch = __atomic_load_n(&r->cancel_epoch, __ATOMIC_ACQUIRE);
 		if (request_cancel_scan(r))
 			r->cancel_seen = epoch;
 		n++;

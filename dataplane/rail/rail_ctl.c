@@ -164,7 +164,7 @@ unsigned rail_take_events(struct rail *r, struct segment **segs, unsigned n)
 
 bool rail_has_events(const struct rail *r)
 {
-	return !rte_ring_empty(r->events);
+	return !spsc_is_empty(r->events);
 }
 
 bool rail_had_turn(const struct rail *r, uint64_t *seen)
@@ -179,7 +179,7 @@ bool rail_had_turn(const struct rail *r, uint64_t *seen)
 
 void rail_cancel_scan(struct rail *r)
 {
-	/* Release: partner of the acquire fence in commands(); cancel_want of the segments was written before. */
+	/* Release: partner of the acquire in commands(); cancel_want of the segments was written before. */
 	__atomic_store_n(&r->cancel_epoch, r->cancel_epoch + 1, __ATOMIC_RELEASE);
 	waker_kick(&r->waker);
 }

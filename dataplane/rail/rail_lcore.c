@@ -75,7 +75,7 @@ static void rail_sleep(struct rail *r, uint64_t now_ns)
 
 	waker_prepare(&r->waker);
 	/* Relaxed: waker_prepare's fence stands between our announcement and these looks. */
-	if (!rte_ring_empty(r->work) || !rte_ring_empty(r->adopt) ||
+	if (!spsc_is_empty(r->work) || !spsc_is_empty(r->adopt) ||
 		__atomic_load_n(&r->cancel_epoch, __ATOMIC_RELAXED) != r->cancel_seen ||
 		__atomic_load_n(&r->want_snap, __ATOMIC_RELAXED) != r->snap)
 		goto awake;

@@ -129,7 +129,10 @@ void source_release(struct source_table *pub, struct source *s)
 	uint64_t handle = next_handle(s->handle, slot);
 
 	assert(s->state != SOURCE_LIVE && t->n_free < t->n_slots);
-	memset(s, 0, sizeof(*s));
+	/* Not all of it: a peer's old handle may make a rail look at the state at any time, and the pins are zero, and
+	 * the rails' own. */
+	memset(s, 0, offsetof(struct source, state));
+	__atomic_store_n(&s->state, SOURCE_FREE, __ATOMIC_RELAXED);
 	s->handle = handle;
 	t->free_slots[t->n_free++] = slot;
 }

@@ -73,6 +73,13 @@ static inline unsigned spsc_pop_burst(struct rte_ring *r, void **p, unsigned n)
 	return rte_ring_sc_dequeue_burst(r, p, n, 0);
 }
 
+static inline bool spsc_is_empty(const struct rte_ring *r)
+{
+	/* Relaxed: a look, not a hand-over; whoever then pops acquires. Before a sleep waker_prepare's fence stands in
+	 * front of it. */
+	return __atomic_load_n(&r->prod.tail, __ATOMIC_RELAXED) == __atomic_load_n(&r->cons.tail, __ATOMIC_RELAXED);
+}
+
 /* CLOCK_MONOTONIC in nanoseconds. Called once per turn by a loop, never by the code inside it. */
 uint64_t clock_ns(void);
 

@@ -125,7 +125,7 @@ static inline void settle(void)
 		did = api_poll(api, now_ns);
 		did |= work_poll(&work);
 		poll_control();
-		did |= !rte_ring_empty(deps.from_control);
+		did |= !spsc_is_empty(deps.from_control);
 	}
 }
 

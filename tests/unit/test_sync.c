@@ -147,7 +147,7 @@ Test(sync, no_wakeup_is_lost, .timeout = 20)
 			continue;
 		}
 		waker_prepare(&p.w);
-		if (rte_ring_empty(p.ring)) {
+		if (spsc_is_empty(p.ring)) {
 			struct pollfd fd = {.fd = p.w.event_fd, .events = POLLIN};
 
 			poll(&fd, 1, -1);
