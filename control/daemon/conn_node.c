@@ -19,6 +19,8 @@ void link_identify(struct conn *c, struct link *l, const struct wire_hello *h)
 	uint16_t ours = conn_rail_n_qps(c, l->pair.rail_idx);
 
 	l->pair.n_qps = h->n_qps < ours ? h->n_qps : ours;
+	l->pair.features = h->features;
+	l->pair.peer_rail_idx = h->rail_idx % RY_RAILS_MAX;
 	l->pair.node_id = h->node_id;
 	l->pair.incarnation = h->incarnation;
 	memcpy(l->pair.node_name, h->node_name, sizeof(l->pair.node_name));

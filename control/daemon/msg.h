@@ -82,9 +82,11 @@ struct pair {
 	uint16_t store_idx;    /* dialled: index in config.stores; 0xffff: accepted */
 	uint16_t endpoint_idx; /* dialled: of the store; when the store is this node, the rail */
 	bool is_dialler;
-	bool is_self;     /* both ends in this process (mock) */
-	uint32_t epoch;   /* connection incarnation, unique in this process */
-	uint64_t node_id; /* of the peer */
+	bool is_self;           /* both ends in this process (mock) */
+	uint16_t peer_rail_idx; /* what the peer calls its end, below RY_RAILS_MAX */
+	uint32_t features;      /* of the peer: WIRE_FEATURE_* */
+	uint32_t epoch;         /* connection incarnation, unique in this process */
+	uint64_t node_id;       /* of the peer */
 	uint64_t incarnation;
 	char node_name[RY_NAME_MAX_BYTES];
 	char rail_name[RY_NAME_MAX_BYTES]; /* peer's */

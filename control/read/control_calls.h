@@ -256,7 +256,7 @@ void peer_dialled(struct control *c, struct dial_event *ev);
 /* An attempt of a configured pair failed. */
 void peer_dial_fault(struct control *c, struct dial_fault *f);
 /* A pair for metadata to this peer; NULL: there is none, see peer_want_dial. */
-const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx);
+const struct peer_pair *peer_meta_pair(const struct control *c, uint16_t peer_idx);
 void peer_want_dial(struct control *c, uint16_t peer_idx);
 uint16_t peer_of_pair(const struct control *c, uint16_t pair_idx, uint32_t epoch);
 

@@ -5,6 +5,9 @@
  * Every rail has one that it prefers (health/mapping.h) and is connected to while the daemon runs. Another one is
  * dialled when the preferred pair is paused, or has been out of use for any other reason for a while; one after the
  * other, so that a dead store costs two attempts at a time and rail. What was connected once stays so.
+ *
+ * Pairs that peers dialled carry the PULLs of their puts. Which of them belongs where only the peer knows, and spare
+ * ones may be among them: they are spread over as many of its rails as can be.
  */
 #include "read/control_priv.h"
 
@@ -13,6 +16,8 @@
 #define TURN_NS 2000000000ull /* an endpoint's time to come up, before the next one is tried too */
 #define TICK_NS 100000000ull
 
+static void spread(struct control *c, struct peer *p);
+static bool take_one(const struct control *c, struct peer *p, uint16_t rail_idx, uint16_t *holders, uint32_t *seen);
 static unsigned rank(const struct control *c, const struct peer *p, const struct peer_pair *pp);
 static bool is_served(const struct control *c, uint16_t store_idx, uint16_t rail_idx);
 static void want(struct control *c, uint16_t store_idx);
@@ -42,12 +47,18 @@ void endpoints_map(struct control *c, uint16_t store_idx)
 void endpoints_choose(struct control *c, struct peer *p)
 {
 	unsigned best[RY_RAILS_MAX];
+	uint32_t is_spread;
 
 	p->rail_mask = 0;
+	if (!p->is_dialled)
+		spread(c, p);
+	is_spread = p->rail_mask;
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		uint16_t r = p->pairs[i].pair->rail_idx;
 		unsigned now = rank(c, p, &p->pairs[i]);
 
+		if (is_spread >> r & 1)
+			continue;
 		if ((p->rail_mask >> r & 1) && now <= best[r])
 			continue;
 		best[r] = now;
@@ -56,12 +67,46 @@ void endpoints_choose(struct control *c, struct peer *p)
 	}
 }
 
+/* Rails that find no eligible pair with a rail of the peer that is still free are left. */
+static void spread(struct control *c, struct peer *p)
+{
+	uint16_t holders[RY_RAILS_MAX]; /* of the peer's rails: which of ours */
+
+	memset(holders, 0xff, sizeof(holders));
+	for (uint16_t r = 0; r < c->n_rails; r++) {
+		uint32_t seen = 0;
+
+		take_one(c, p, r, holders, &seen);
+	}
+}
+
+/* Where all are taken, one whose holder can move on to another; as deep as there are rails, and only when connections
+ * come, go or break. */
+static bool take_one(const struct control *c, struct peer *p, uint16_t rail_idx, uint16_t *holders, uint32_t *seen)
+{
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		const struct peer_pair *pp = &p->pairs[i];
+		uint16_t theirs = pp->pair->peer_rail_idx;
+
+		if (pp->pair->rail_idx != rail_idx || (*seen >> theirs & 1) || !path_is_eligible(c, pp))
+			continue;
+		*seen |= 1u << theirs;
+		if (holders[theirs] < RY_RAILS_MAX && !take_one(c, p, holders[theirs], holders, seen))
+			continue;
+		holders[theirs] = rail_idx;
+		p->by_rail[rail_idx] = *pp;
+		p->rail_mask |= 1u << rail_idx;
+		return true;
+	}
+	return false;
+}
+
 static unsigned rank(const struct control *c, const struct peer *p, const struct peer_pair *pp)
 {
 	const struct pair *pair = pp->pair;
 
 	if (!p->is_dialled)
-		return 0;
+		return path_is_eligible(c, pp);
 	return 2u * path_is_eligible(c, pp) +
 	       (c->health.conns[pair->idx].breaker == health_best(&c->health, p->store_idx, pair->rail_idx));
 }
@@ -83,6 +128,10 @@ void endpoints_run(struct control *c)
 				*since_ns = c->now_ns;
 		}
 		endpoints_map(c, s);
+	}
+	for (uint16_t i = c->config->n_stores; i < c->n_peers; i++) {
+		if (c->peers[i].is_used && c->peers[i].n_pairs > 1)
+			endpoints_choose(c, &c->peers[i]);
 	}
 }
 

@@ -149,9 +149,9 @@ uint16_t peer_of_pair(const struct control *c, uint16_t pair_idx, uint32_t epoch
 	return UINT16_MAX;
 }
 
-const struct peer_pair *peer_meta_pair(struct control *c, uint16_t peer_idx)
+const struct peer_pair *peer_meta_pair(const struct control *c, uint16_t peer_idx)
 {
-	struct peer *p = &c->peers[peer_idx];
+	const struct peer *p = &c->peers[peer_idx];
 
 	/* Always the same one while it lives: the parts of a put must arrive in order. */
 	return p->n_pairs ? &p->pairs[0] : NULL;

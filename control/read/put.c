@@ -7,6 +7,7 @@
 
 static bool check_part(struct op *op);
 static bool make_source(struct control *c, struct op *op);
+static uint32_t drained_rails(const struct control *c, uint16_t peer_idx);
 static void clean(char *text);
 static void complete(struct control *c, struct op *op);
 
@@ -72,7 +73,8 @@ static bool make_source(struct control *c, struct op *op)
 uint32_t put_encode(struct control *c, struct op *op, void *buf)
 {
 	struct wire_put m = {
-		.h = {.flags = op->flags & (RY_F_PUT_BEGIN | RY_F_PUT_COMMIT | RY_F_IF_ABSENT),
+		.h = {.avoid = drained_rails(c, op->peer_idx),
+			.flags = op->flags & (RY_F_PUT_BEGIN | RY_F_PUT_COMMIT | RY_F_IF_ABSENT),
 			.request_id = op_request_id(c, op)},
 		.put_id = {op->put_id[0], op->put_id[1]},
 		.size_bytes = op->size_bytes,
@@ -87,6 +89,17 @@ uint32_t put_encode(struct control *c, struct op *op, void *buf)
 	};
 
 	return wire_enc_put(buf, &m, op->key, (const void *)(op->cs->client->put_arena.base + op->checksum_offset));
+}
+
+/* The store pulls, so it must be told. One that does not know the field would refuse it. */
+static uint32_t drained_rails(const struct control *c, uint16_t peer_idx)
+{
+	const struct peer_pair *pp = peer_meta_pair(c, peer_idx);
+	uint32_t drained = 0;
+
+	for (uint16_t r = 0; pp && (pp->pair->features & WIRE_FEATURE_AVOID) && r < c->n_rails; r++)
+		drained |= (uint32_t)c->rails[r].is_draining << r;
+	return drained;
 }
 
 /* A peer's text is shown to people: what is not printable ASCII becomes '?'. */

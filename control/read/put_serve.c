@@ -13,6 +13,8 @@ static void add_part(struct control *c, struct putin *p, uint16_t peer_idx, stru
 static bool repeat_part(struct control *c, struct putin *p, struct meta_buf *b);
 static uint32_t start_pull(
 	struct control *c, struct putin *p, struct put_part *part, uint16_t peer_idx, const struct wire_put *m);
+static uint32_t rails_for(const struct control *c, uint16_t peer_idx, uint32_t avoid);
+static uint32_t not_avoided(const struct peer *p, uint32_t rails, uint32_t avoid);
 static struct put_part *free_part(struct putin *p);
 static void try_commit(struct control *c, struct putin *p);
 static void fail(struct control *c, struct putin *p, uint32_t status, const char *cause);
@@ -194,14 +196,12 @@ static uint32_t start_pull(
 	struct control *c, struct putin *p, struct put_part *part, uint16_t peer_idx, const struct wire_put *m)
 {
 	uint64_t off = (uint64_t)m->first_stripe * m->stripe_bytes;
-	uint32_t rails = eligible_rails(c, peer_idx), status;
+	uint32_t rails = rails_for(c, peer_idx, m->h.avoid), status;
 	struct object *o = p->object;
 	struct xfer *x;
 
 	if (off != o->reserved_bytes || m->stripe_bytes != o->stripe_bytes)
 		return RY_ERR_PROTOCOL;
-	if (!rails)
-		rails = failover_in_doubt(c, peer_idx, UINT32_MAX);
 	if (!rails)
 		return RY_ERR_NO_RAIL;
 	x = xfer_alloc(c);
@@ -235,6 +235,26 @@ static uint32_t start_pull(
 	p->n_parts++;
 	xfer_activate(c, x);
 	return RY_OK;
+}
+
+/* Not over a rail that the writer has drained; where it has drained all of them, there is none. */
+static uint32_t rails_for(const struct control *c, uint16_t peer_idx, uint32_t avoid)
+{
+	const struct peer *p = &c->peers[peer_idx];
+	uint32_t rails = not_avoided(p, eligible_rails(c, peer_idx), avoid);
+
+	return rails ? rails : not_avoided(p, failover_in_doubt(c, peer_idx, UINT32_MAX), avoid);
+}
+
+static uint32_t not_avoided(const struct peer *p, uint32_t rails, uint32_t avoid)
+{
+	for (uint32_t left = rails; left; left &= left - 1) {
+		unsigned r = (unsigned)__builtin_ctz(left);
+
+		if (avoid >> p->by_rail[r].pair->peer_rail_idx & 1)
+			rails &= ~(1u << r);
+	}
+	return rails;
 }
 
 void put_serve_landed(struct control *c, struct xfer *x)

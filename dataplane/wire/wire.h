@@ -157,6 +157,8 @@ enum wire_conn_kind {
 	WIRE_CONN_DATA = 2, /* a TCP data socket of an existing pair, named by `token` */
 };
 
+#define WIRE_FEATURE_AVOID 1u /* reads `avoid` of PUT, which was 0 before */
+
 /* First message each way on every socket; the dialler speaks first. 192 bytes. */
 struct wire_hello {
 	uint32_t magic;
@@ -169,7 +171,7 @@ struct wire_hello {
 	uint64_t node_id;
 	uint64_t incarnation;   /* new at every start of a node */
 	uint64_t token;         /* BOOTSTRAP answer: names the pair in DATA hellos. DATA: that token */
-	uint32_t features;      /* 0 in this version */
+	uint32_t features;      /* WIRE_FEATURE_*; unknown bits are ignored */
 	uint16_t n_qps;         /* of the pair: minimum of both sides is used */
 	uint16_t read_credits;  /* READs the sender of this HELLO accepts per QP */
 	uint32_t max_msg_bytes; /* WIRE_MSG_BYTES */
@@ -221,8 +223,12 @@ struct wire_meta {
 	uint32_t len_bytes;
 	uint16_t type;
 	uint16_t reserved;
-	uint32_t status; /* replies: enum ry_status */
-	uint32_t flags;  /* enum ry_op_flags where the type uses them */
+	union {
+		uint32_t status; /* replies: enum ry_status */
+		uint32_t avoid;  /* PUT, to who has WIRE_FEATURE_AVOID: the writer's rails (bit = rail_idx of its
+				    HELLO) that are not to be used for it */
+	};
+	uint32_t flags; /* enum ry_op_flags where the type uses them */
 	uint64_t request_id;
 };
 static_assert(sizeof(struct wire_meta) == 24, "wire");

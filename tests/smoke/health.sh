@@ -26,10 +26,29 @@ reads_avoiding() {
 		[ "$(rx_bytes "$1")" -eq "$avoided" ] && [ "$(rx_bytes "$2")" -gt "$used" ]
 }
 
+puts_over_both() {
+	local first second
+	first=$(tx_bytes 0)
+	second=$(tx_bytes 1)
+	ry put drained "$tmp/in" --quiet && [ "$(tx_bytes 0)" -gt "$first" ] && [ "$(tx_bytes 1)" -gt "$second" ]
+}
+
 reads_over() {
 	local before
 	before=$(rx_bytes "$1")
 	ry get big "$tmp/back" --quiet && same in back && [ "$(rx_bytes "$1")" -gt "$before" ]
+}
+
+tx_bytes() {
+	ry rails --json | jq -r ".rails[$1].counters.tx_bytes"
+}
+
+# The store pulls a put's bytes over rail $2 and none over rail $1.
+puts_avoiding() {
+	local avoided used
+	avoided=$(tx_bytes "$1")
+	used=$(tx_bytes "$2")
+	ry put drained "$tmp/in" --quiet && [ "$(tx_bytes "$1")" -eq "$avoided" ] && [ "$(tx_bytes "$2")" -gt "$used" ]
 }
 
 # The table says whose time it was, and how much of it.
@@ -59,15 +78,19 @@ check "the store shows the pairs that its reader dialled" health_is st '.n_pairs
 ry rails drain rail0 --json >"$tmp/drain.json"
 check_json "drain is answered, without a warning" '.rail == "rail0" and .draining and .warning == ""' "$tmp/drain.json"
 check "a drained rail carries nothing" reads_avoiding 0 1
+check "no put either" puts_avoiding 0 1
 check "health says why" health_is rd '.n_eligible == 1 and .pairs[0].blocked_by == "draining"'
 check "the last rail may be drained" ry rails drain rail1 --json
 check_json "with a warning" '.warning | test("no rail is left for reads from st")' "$tmp/check.out"
 check_status 1 "then reads fail" ry get big "$tmp/back" --deadline 2s --json
 check_json "with NO_RAIL" '.error.status == "NO_RAIL"' "$tmp/check.out"
+check_status 1 "so do puts" ry put drained "$tmp/in" --json
+check_json "with NO_RAIL, too" '.error.status == "NO_RAIL"' "$tmp/check.out"
 check "resume" ry rails resume rail0
 check "carries data again" reads_over 0
 check "and the other one" ry rails resume rail1
 check "both are used" reads_over 1
+check "by puts as well" puts_over_both
 check_status 1 "an unknown rail is refused" ry rails drain rial0 --json
 check_json "and the nearest is named" ".error.cause | test(\"did you mean 'rail0'\")" "$tmp/check.out"
 check_status 2 "so is an unknown verb" ry rails stop rail0

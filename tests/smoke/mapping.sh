@@ -36,6 +36,19 @@ reads_move() {
 	[ "$after" -gt $((before + 4 * MIB)) ]
 }
 
+# Bytes that were pulled from the reader over its rail $1.
+tx_bytes() {
+	ry rails --json | jq ".rails[] | select(.name == \"$1\").counters.tx_bytes"
+}
+
+# A put goes over both rails of its writer, whatever spare pairs there are.
+puts_over_both() {
+	local first second
+	first=$(tx_bytes rail0)
+	second=$(tx_bytes rail1)
+	ry put o1 "$tmp/big" && [ "$(tx_bytes rail0)" -gt $((first + 4 * MIB)) ] && [ "$(tx_bytes rail1)" -gt $((second + 4 * MIB)) ]
+}
+
 reader_lines+=('health:' '  rail_cooldown_secs: 5')
 start_pair 2
 read -ra port <<<"${daemon_ports[st]}"
@@ -72,7 +85,7 @@ start_daemon st
 await_daemon st
 check "the first rail is back where it belongs" wait_for 15 rail_uses rail0 "${port[0]}"
 check "the second is where it was" wait_for 10 rail_uses rail1 "${port[1]}"
-check "an object is put once more" ry put o1 "$tmp/big"
+check "an object is put once more, over both" puts_over_both
 check "and both carry a read" reads_move rail0
 check "of which the second has its share" reads_move rail1
 stop_pair

@@ -284,6 +284,10 @@ Test(wire_meta, header_bounds)
 	refuse_byte(len, 26, 1);                 /* stripe 65536 */
 	len = make_put(3, 1);
 	refuse_byte(len, 12, RY_F_ONE_RAIL); /* not a PUT flag */
+	((struct wire_meta *)buf)->avoid = 0x80000001u;
+	cr_assert_eq(wire_meta_check(buf, len), RY_OK, "where other requests have a status of 0");
+	cr_assert_eq(buf[8], 1);
+	cr_assert_eq(buf[11], 0x80);
 	len = wire_enc_fixed(buf, WIRE_META_ERROR, sizeof(struct wire_meta), ID, RY_ERR_BUSY);
 	refuse_byte(len, 8, RY_OK); /* an ERROR that is none */
 	refuse_byte(len, 8, RY_STATUS_MAX_);
