@@ -15,6 +15,19 @@ roundtrip() {
 	ry put k "$tmp/in" && ry get k "$tmp/back" && same in back
 }
 
+# Some of its hugepages are taken, but it does not answer yet.
+killed_in_start() {
+	start_daemon st
+	wait_for 10 pages_are_taken || return 1
+	! is_ready st || return 1
+	stop_daemon st KILL
+	wait_for 5 grep -q 'HugePages_Free: *768' /proc/meminfo && [ -z "$(ls -A /dev/hugepages 2>/dev/null)" ]
+}
+
+pages_are_taken() {
+	! grep -q 'HugePages_Free: *768' /proc/meminfo
+}
+
 make_file in $((20 * MIB + 3))
 chmod 644 "$tmp/in"
 
@@ -57,5 +70,11 @@ else
 	check "status says so" [ "$(status_json rd .has_hugepages)" = true ]
 	stop_pair
 	check "a stopped daemon gives its hugepages back" wait_for 5 grep -q 'HugePages_Free: *768' /proc/meminfo
+	check "so does one that is killed in the middle of its start" killed_in_start
+	check "three times" killed_in_start
+	check "over" killed_in_start
+	start_pair 2
+	check "and the next one starts on hugepages" roundtrip
+	stop_pair
 fi
 smoke_end

@@ -193,6 +193,62 @@ Test(node_errors, corrupt_small_stripe_is_named)
 	rig_stop(&r);
 }
 
+/* What the store serves as stripe i of one object is stripe k of another, or of the same: whole, and of its size. */
+static void change_places(struct rig *r, const char *key, uint32_t i, const char *other, uint32_t k)
+{
+	struct object *a = store_lookup(r->node->store, key, (uint16_t)strlen(key), r->now_ns);
+	struct object *b = store_lookup(r->node->store, other, (uint16_t)strlen(other), r->now_ns);
+	uint8_t *addr = a->stripe_addr[i];
+
+	a->stripe_addr[i] = b->stripe_addr[k];
+	b->stripe_addr[k] = addr;
+}
+
+Test(node_errors, stripes_that_changed_places)
+{
+	static const uint32_t pairs[][2] = {{0, 1}, {1, 2}, {0, 3}, {2, 3}};
+	uint8_t *data, *other;
+	struct rig r;
+
+	begin(&r, 2, 0);
+	data = rig_object(&r, "k", 4 * RIG_STRIPE_BYTES, 1);
+	other = rig_object(&r, "other", 4 * RIG_STRIPE_BYTES, 2);
+	reads(&r, "k", data, 4 * RIG_STRIPE_BYTES);
+	for (unsigned i = 0; i < 4; i++) {
+		change_places(&r, "k", pairs[i][0], "k", pairs[i][1]);
+		fails(&r, "k", 0, RY_ERR_CHECKSUM);
+		fails(&r, "k", RY_F_FAILOVER, RY_ERR_CHECKSUM);
+		reads(&r, "other", other, 4 * RIG_STRIPE_BYTES);
+		change_places(&r, "k", pairs[i][0], "k", pairs[i][1]);
+		reads(&r, "k", data, 4 * RIG_STRIPE_BYTES);
+	}
+	free(data);
+	free(other);
+	rig_stop(&r);
+}
+
+Test(node_errors, a_stripe_of_another_object)
+{
+	uint8_t *data, *other;
+	struct ry_cqe cqe;
+	struct rig r;
+
+	begin(&r, 2, 0);
+	data = rig_object(&r, "k", 4 * RIG_STRIPE_BYTES, 1);
+	other = rig_object(&r, "other", 4 * RIG_STRIPE_BYTES, 2);
+	change_places(&r, "k", 2, "other", 2);
+	cqe = fails(&r, "k", 0, RY_ERR_CHECKSUM);
+	check_blame(&r, &cqe, 2);
+	cqe = fails(&r, "other", 0, RY_ERR_CHECKSUM);
+	check_blame(&r, &cqe, 2);
+	change_places(&r, "k", 2, "other", 2);
+	reads(&r, "k", data, 4 * RIG_STRIPE_BYTES);
+	reads(&r, "other", other, 4 * RIG_STRIPE_BYTES);
+	free(data);
+	free(other);
+	rig_stop(&r);
+}
+
 /* ---- DONE that does not say what it should ---- */
 
 static bool shorten_done(void *ctx, struct rail *rail, struct wr *wr)
