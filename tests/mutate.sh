@@ -60,14 +60,14 @@ mutate_all() {
 	trap 'rm -rf "$work"' EXIT
 	trap 'exit 130' INT TERM HUP
 	copy_tree
-	if ! build; then
+	local tests
+	tests=$(for name in "${names[@]}"; do python3 "$apply" --tests "$mutations/$name.mut"; done | tr ' ' '\n' | sort -u | tr '\n' ' ')
+	if ! build $tests; then
 		tail -20 "$work/build.log" >&2
 		report "not ok" "the unchanged tree builds"
 		return
 	fi
 	# A test that fails anyway would kill every mutation.
-	local tests
-	tests=$(for name in "${names[@]}"; do python3 "$apply" --tests "$mutations/$name.mut"; done | tr ' ' '\n' | sort -u | tr '\n' ' ')
 	if ! run_tests $tests; then
 		grep -E ' (FAIL|TIMEOUT|ERROR) ' "$work/test.log" | sed 's/^/# /'
 		report "not ok" "the unchanged tree passes $tests"
@@ -84,18 +84,35 @@ copy_tree() {
 	(cd "$root" && tar -c --exclude=./.git --exclude='./build*' .) | tar -x -C "$work/tree"
 }
 
+# The trees that these tests are in: programs under ThreadSanitizer have one of their own.
 build() {
-	{
-		[ -f "$work/build/build.ninja" ] || meson setup "$work/build" "$work/tree" -Dtests=enabled -Dbuildtype=release -Db_ndebug=false
-	} >"$work/build.log" 2>&1 && timeout -k 10 1800 ninja -C "$work/build" -j "$jobs" >>"$work/build.log" 2>&1
+	local word dirs=()
+	for word in "$@"; do
+		case $word in tsan-*) dirs+=(build-tsan) ;; *) dirs+=(build) ;; esac
+	done
+	: >"$work/build.log"
+	for word in $(printf '%s\n' "${dirs[@]}" | sort -u); do
+		build_one "$word" >>"$work/build.log" 2>&1 || return
+	done
+}
+
+build_one() {
+	local dir=$work/$1 options=(-Dbuildtype=release -Db_ndebug=false) targets=()
+	[ "$1" = build ] || options=(-Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false) targets=(tsan)
+	[ -f "$dir/build.ninja" ] || meson setup "$dir" "$work/tree" -Dtests=enabled "${options[@]}" || return
+	timeout -k 10 1800 ninja -C "$dir" -j "$jobs" ${targets[@]+"${targets[@]}"}
 }
 
 # Words that are suites mean the suite, others name one test. Ends at the first failure.
 run_tests() {
-	local word
+	local word dir
 	for word in "$@"; do
-		case $word in unit | conform | fault | smoke | lint) word="--suite=$word" ;; esac
-		timeout -k 10 900 meson test -C "$work/build" --no-rebuild --num-processes "$jobs" "$word" </dev/null \
+		dir=$work/build
+		case $word in
+		unit | conform | fault | smoke | lint) word="--suite=$word" ;;
+		tsan-*) dir=$work/build-tsan ;;
+		esac
+		timeout -k 10 900 meson test -C "$dir" --no-rebuild --num-processes "$jobs" "$word" </dev/null \
 			>"$work/test.log" 2>&1 || return
 	done
 }
@@ -106,7 +123,7 @@ mutate_one() {
 	tests=$(python3 "$apply" --tests "$file")
 	if ! changed=$(python3 "$apply" "$file" "$work/tree"); then
 		report "not ok" "$name no longer applies: adapt tests/mutations/$name.mut to the code"
-	elif ! build; then
+	elif ! build $tests; then
 		tail -5 "$work/build.log" >&2
 		report "not ok" "$name does not compile"
 	elif run_tests $tests; then
