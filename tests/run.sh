@@ -5,15 +5,15 @@
 #
 #   tests/run.sh [SUITE...]    no argument: all suites of CI
 #
-# Suites: lint unit conform fault model smoke vm asan fuzz mutate (CI; vm is what guests with Soft-RoCE show, a third of its
-# time; vm-core of that is the conformance of verbs and the demo), long (ten minutes of soak), hw (needs an RDMA NIC; no
-# test of this version asks for one, so it is skipped). Environment: RY_BUILD,
-# RY_BUILD_ASAN, RY_BUILD_FUZZ (build directories), RY_FUZZ_SECONDS (each target, 60), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager), RAILYARD_VM_CACHE (where
-# the guests' kernel is kept, default ~/.cache/railyard-vm).
+# Suites: lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate (CI; vm is what guests with Soft-RoCE
+# show, a third of its time; vm-core of that is the conformance of verbs and the demo), long (ten minutes of soak), hw
+# (needs an RDMA NIC; no test of this version asks for one, so it is skipped). Environment: RY_BUILD, RY_BUILD_ASAN,
+# RY_BUILD_TSAN, RY_BUILD_COVER, RY_BUILD_FUZZ (build directories), RY_FUZZ_SECONDS (each target, 60), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager),
+# RAILYARD_VM_CACHE (where the guests' kernel is kept, default ~/.cache/railyard-vm).
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-ci_suites="lint unit conform fault model smoke vm asan fuzz mutate"
+ci_suites="lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate"
 jobs=${RY_JOBS:-$(nproc)}
 passed=0 failed=0 skipped=0
 
@@ -44,8 +44,8 @@ limit_of() {
 	case $1 in
 	conform) echo 120 ;;
 	lint | unit | model) echo 240 ;;
-	fault) echo 360 ;;
-	vm-core | asan | smoke) echo 900 ;;
+	fault | tsan | valgrind) echo 360 ;;
+	vm-core | asan | smoke | cover | cover-smoke) echo 900 ;;
 	fuzz) echo 1200 ;;
 	mutate | long) echo 1500 ;;
 	vm) echo 2400 ;;
@@ -61,16 +61,18 @@ choose_build_dirs() {
 		base=${XDG_CACHE_HOME:-$HOME/.cache}/railyard
 		mkdir -p "$base" || exit 2
 	fi
-	build=${RY_BUILD:-$base/build}
-	build_asan=${RY_BUILD_ASAN:-$base/build-asan}
-	build_fuzz=${RY_BUILD_FUZZ:-$base/build-fuzz}
-	[ ! -e "$build" ] || [ -w "$build" ] || build=$build-$UID
-	[ ! -e "$build_asan" ] || [ -w "$build_asan" ] || build_asan=$build_asan-$UID
-	[ ! -e "$build_fuzz" ] || [ -w "$build_fuzz" ] || build_fuzz=$build_fuzz-$UID
-	case $build in /*) ;; *) build=$PWD/$build ;; esac
-	case $build_asan in /*) ;; *) build_asan=$PWD/$build_asan ;; esac
-	case $build_fuzz in /*) ;; *) build_fuzz=$PWD/$build_fuzz ;; esac
+	build=$(absolute "${RY_BUILD:-$base/build}")
+	build_asan=$(absolute "${RY_BUILD_ASAN:-$base/build-asan}")
+	build_fuzz=$(absolute "${RY_BUILD_FUZZ:-$base/build-fuzz}")
+	build_tsan=$(absolute "${RY_BUILD_TSAN:-$base/build-tsan}")
+	build_cover=$(absolute "${RY_BUILD_COVER:-$base/build-cover}")
 	logs=$build/test-logs
+}
+
+absolute() {
+	local dir=$1
+	[ ! -e "$dir" ] || [ -w "$dir" ] || dir=$dir-$UID
+	case $dir in /*) echo "$dir" ;; *) echo "$PWD/$dir" ;; esac
 }
 
 install_packages() {
@@ -80,7 +82,7 @@ install_packages() {
 	"$script" --tests || echo "warning: deploy/install-deps.sh --tests failed; going on with what is installed" >&2
 }
 
-# Configures where needed, then builds. Output is shown only on failure.
+# Configures where needed, then builds (`ninja_targets`, or all). Output is shown only on failure.
 build_tree() {
 	local dir=$1
 	shift
@@ -110,6 +112,8 @@ run_suite() {
 	mutate) run_mutate ;;
 	asan) run_asan ;;
 	fuzz) run_fuzz ;;
+	tsan) run_tsan ;;
+	cover) run_cover ;;
 	hw)
 		echo "skipped hw: needs an RDMA NIC, and this version has no tests for one; vm runs verbs over Soft-RoCE"
 		add 0 0 1
@@ -145,7 +149,7 @@ run_meson() {
 	rm -f "$log.json"
 	# One program at a time where daemons and clocks share the CPUs.
 	local width=$jobs
-	case $label in smoke | vm | vm-core | long) width=1 ;; esac
+	case $label in smoke | valgrind | cover-smoke | vm | vm-core | long) width=1 ;; esac
 	run_tests "$dir" "$label" "${chosen[@]}"
 	status=$?
 	if [ $status -ne 0 ] && [ $status -lt 124 ] && [[ $label == vm* ]] && [ -s "$log.json" ]; then
@@ -172,7 +176,7 @@ run_meson() {
 run_tests() {
 	local dir=$1 name=$2
 	shift 2
-	CRITERION_VERBOSITY_LEVEL=1 timeout -k 10 "$limit" meson test -C "$dir" --no-rebuild --num-processes "$width" \
+	CRITERION_VERBOSITY_LEVEL=1 timeout -k 10 "$limit" meson test -C "$dir" --no-rebuild --num-processes "$width" --timeout-multiplier "${stretch:-1}" \
 		--logbase "run-$name" "$@" </dev/null >"$dir/meson-logs/run-$name.out" 2>&1
 }
 
@@ -251,6 +255,39 @@ run_fuzz() {
 	count "$log" --tap fuzz
 	[ $status -eq 0 ] || grep '^#' "$log"
 	[ $status -eq 0 ] || [ "$last_failed" -ne 0 ] || { echo "FAILED fuzz: ended with $status"; add 0 1 0; }
+}
+
+# Programs of their own: whatever the sanitizer finds ends one with a status that is no success.
+run_tsan() {
+	last_failed=0
+	local ninja_targets=tsan
+	if build_tree "$build_tsan" -Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false; then
+		run_meson tsan "$build_tsan" tsan
+	else
+		echo "FAILED tsan: the tree does not build"
+		add 0 1 0
+	fi
+}
+
+# What unit, conform, fault and the smoke cases without clocks reach, and whether it is enough: cover.py has the bounds.
+run_cover() {
+	last_failed=0
+	if ! build_tree "$build_cover" -Dbuildtype=debug -Doptimization=1 -Db_coverage=true; then
+		echo "FAILED cover: the tree does not build"
+		add 0 1 0
+		return
+	fi
+	find "$build_cover" -name '*.gcda' -delete
+	local stretch=4 # counting costs time
+	lend_hugepages
+	run_meson cover "$build_cover" unit conform fault
+	return_hugepages
+	run_meson cover-smoke "$build_cover" cover
+	local log=$logs/cover.tap
+	timeout -k 10 300 python3 "$here/cover.py" "$root" "$build_cover" "$jobs" >"$log" 2>"$logs/cover.err"
+	count "$log" --tap cover
+	grep '^# ' "$log"
+	[ ! -s "$logs/cover.err" ] || tail -5 "$logs/cover.err"
 }
 
 run_mutate() {
