@@ -65,6 +65,8 @@ struct api_deps {
 	void *force_arg;
 };
 
+/* Whether config->socket_path can be had, before anything costly is made for it: 0, or as api_create. Main thread. */
+int api_check_socket(const struct config *config, char *message, uint32_t message_bytes);
 /* Listens on config->socket_path; a socket file that nobody answers on is replaced. 0, or -errno with `message` filled
  * (-EADDRINUSE: another daemon lives there). */
 int api_create(const struct api_deps *deps, char *message, uint32_t message_bytes, struct api **out);

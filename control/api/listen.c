@@ -23,8 +23,11 @@ int api_listen(const char *path, char *message, uint32_t message_bytes)
 
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
+	if (fd < 0) {
+		rc = -errno;
+		snprintf(message, message_bytes, "control socket: %s; raise the limit of open files", strerror(-rc));
+		return rc;
+	}
 	rc = bind_to(fd, &address);
 	if (rc == -ENOENT && make_directory(path) == 0)
 		rc = bind_to(fd, &address);
@@ -48,6 +51,17 @@ int api_listen(const char *path, char *message, uint32_t message_bytes)
 		snprintf(message, message_bytes,
 			"control socket %s: %s; does the directory exist and may we write to it?", path, strerror(-rc));
 	return rc;
+}
+
+int api_check_socket(const struct config *config, char *message, uint32_t message_bytes)
+{
+	int fd = api_listen(config->socket_path, message, message_bytes);
+
+	if (fd < 0)
+		return fd;
+	unlink(config->socket_path);
+	close(fd);
+	return 0;
 }
 
 /* The mode is set before anyone can connect: bind creates the file with it. Owner and group may connect. */

@@ -20,6 +20,7 @@ static const char *peer_of(const struct config *c, const struct api_pair_health 
 static void drain(struct request *r, bool want_drain);
 static void drain_answered(struct request *r);
 static void warn_drained(const struct request *r, char *text, size_t bytes);
+static bool is_named(const struct request *r, uint32_t at);
 static bool is_left(const struct request *r, uint16_t store_idx);
 static void warn_dead(const struct request *r, char *text, size_t bytes);
 
@@ -165,7 +166,8 @@ static void warn_drained(const struct request *r, char *text, size_t bytes)
 	for (uint32_t i = 0; i < r->call.n_pairs; i++) {
 		const struct api_pair_health *p = &r->call.pairs[i];
 
-		if (p->rail_idx != r->call.rail_idx || p->store_idx >= c->n_stores || is_left(r, p->store_idx))
+		if (p->rail_idx != r->call.rail_idx || p->store_idx >= c->n_stores || is_left(r, p->store_idx) ||
+			is_named(r, i))
 			continue;
 		if (!text[0])
 			snprintf(text, bytes, "no rail is left for reads from");
@@ -174,6 +176,18 @@ static void warn_drained(const struct request *r, char *text, size_t bytes)
 	if (text[0])
 		snprintf(text + strlen(text), bytes - strlen(text),
 			": they fail with NO_RAIL until a rail comes back or is resumed");
+}
+
+/* A rail may have several pairs with one store. */
+static bool is_named(const struct request *r, uint32_t at)
+{
+	const struct api_pair_health *p = &r->call.pairs[at];
+
+	for (uint32_t i = 0; i < at; i++) {
+		if (r->call.pairs[i].rail_idx == p->rail_idx && r->call.pairs[i].store_idx == p->store_idx)
+			return true;
+	}
+	return false;
 }
 
 static bool is_left(const struct request *r, uint16_t store_idx)

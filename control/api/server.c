@@ -50,7 +50,8 @@ int api_create(const struct api_deps *deps, char *message, uint32_t message_byte
 		rc = -ENOMEM;
 		goto err_api;
 	}
-	snprintf(message, message_bytes, "api: out of memory or descriptors");
+	snprintf(message, message_bytes,
+		"api: no memory, or no file descriptor left: raise the limit of open files (ulimit -n)");
 	rc = open_fds(api, message, message_bytes);
 	if (rc < 0)
 		goto err_api;

@@ -19,7 +19,7 @@ static const struct status_row rows[RY_STATUS_MAX_] = {
 	[RY_ERR_INCOMPLETE] = {"INCOMPLETE", "fewer bytes arrived than the store promised"},
 	[RY_ERR_CHECKSUM] = {"CHECKSUM", "a stripe does not match its checksum; nothing was delivered"},
 	[RY_ERR_STALE_GENERATION] = {"STALE_GENERATION",
-		"the object was replaced meanwhile: retry to read the new generation"},
+		"the object was replaced, deleted or has expired meanwhile: retry to read what is there now"},
 	[RY_ERR_NOT_FOUND] = {"NOT_FOUND", "no such object"},
 	[RY_ERR_BUFFER_TOO_SMALL] = {"BUFFER_TOO_SMALL",
 		"the buffer or the client's arena cannot hold the result: read by range"},

@@ -43,6 +43,9 @@ struct conn_deps {
 	bool want_virtual_time;         /* tests: no sockets, no clock of its own */
 };
 
+/* Whether this host has the rails' network devices and gives them their addresses and ports, before anything is made: 0
+ * or -errno with `message` filled. Main thread. */
+int conn_check_addresses(const struct config *config, char *message, uint32_t message_bytes);
 /* Opens the listeners (one per rail with a port; port 0 in tests means "none"). 0 or -errno with `message` filled. */
 int conn_create(const struct conn_deps *deps, char *message, uint32_t message_bytes, struct conn **out);
 /* Closes everything; all lcores have stopped. */

@@ -2,6 +2,7 @@
 #include "daemon/conn_priv.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -10,6 +11,7 @@
 
 #include "daemon/log.h"
 
+static int cannot_listen(const struct rail_conf *rail, int rc, char *message, uint32_t message_bytes);
 static int open_listener(struct conn *c, uint16_t rail_idx);
 static struct greet *free_greet(struct conn *c);
 static void watch_listeners(struct conn *c);
@@ -25,6 +27,37 @@ static uint64_t fresh_token(void);
 #define ACCEPT_TURN_MAX 16
 #define ACCEPT_RETRY_NS 100000000ull /* out of descriptors */
 
+int conn_check_addresses(const struct config *config, char *message, uint32_t message_bytes)
+{
+	for (uint16_t i = 0; i < config->n_rails; i++) {
+		const struct rail_conf *rail = &config->rails[i];
+		int rc;
+
+		if (!rail->address[0]) /* a mock rail */
+			continue;
+		if (rail->netdev[0] && !if_nametoindex(rail->netdev)) {
+			snprintf(message, message_bytes,
+				"rail %s: netdev: this host has no network device %s; ip link shows those it has",
+				rail->name, rail->netdev);
+			return -ENODEV;
+		}
+		if (!rail->port || !strcmp(rail->transport, "mock"))
+			continue;
+		rc = sock_check(rail);
+		if (rc < 0)
+			return cannot_listen(rail, rc, message, message_bytes);
+	}
+	return 0;
+}
+
+static int cannot_listen(const struct rail_conf *rail, int rc, char *message, uint32_t message_bytes)
+{
+	snprintf(message, message_bytes,
+		"rail %s: listen on %s port %u: %s; choose another address or port for this rail", rail->name,
+		rail->address, rail->port, error_text(rc));
+	return rc;
+}
+
 int listeners_open(struct conn *c, char *message, uint32_t message_bytes)
 {
 	for (uint16_t i = 0; i < c->deps.config->n_rails; i++) {
@@ -34,12 +67,8 @@ int listeners_open(struct conn *c, char *message, uint32_t message_bytes)
 		if (!rail->port || rail_attr(c->deps.rails[i])->is_loopback)
 			continue;
 		rc = open_listener(c, i);
-		if (rc < 0) {
-			snprintf(message, message_bytes,
-				"rail %s: listen on %s port %u: %s; choose another address or port for this rail",
-				rail->name, rail->address, rail->port, error_text(rc));
-			return rc;
-		}
+		if (rc < 0)
+			return cannot_listen(rail, rc, message, message_bytes);
 	}
 	return 0;
 }

@@ -38,6 +38,7 @@ static uint64_t connect_ns(const struct conn *c, const struct dialler *d);
 static uint64_t jittered(struct conn *c, uint64_t ns);
 static void settle(struct conn *c);
 static bool settle_one(struct conn *c, struct dial_event *e);
+static void explain(const struct conn *c, struct dial_event *e, const struct dialler *last);
 static void hasten(const struct conn *c, struct dialler *d);
 static bool is_store_up(const struct conn *c, uint16_t store_idx);
 
@@ -367,9 +368,26 @@ static bool settle_one(struct conn *c, struct dial_event *e)
 	if (is_busy)
 		return false;
 	e->status = failed ? failed->status : RY_ERR_INVALID;
-	snprintf(e->cause, sizeof(e->cause), "%s", failed ? failed->info.last_error : "no such endpoint");
+	explain(c, e, failed);
 	queue_emit(c, &e->m, MSG_DIAL_FAILED);
 	return true;
+}
+
+/* Each attempt with its rail, where there were several: one rail's reason is seldom the other's. */
+static void explain(const struct conn *c, struct dial_event *e, const struct dialler *last)
+{
+	uint32_t used = 0, n = 0;
+
+	for (uint32_t i = 0; i < c->n_diallers && used < sizeof(e->cause); i++) {
+		const struct dialler *d = &c->diallers[i];
+
+		if (d->store_idx != e->store_idx || (!d->link && !is_wanted(c, d)))
+			continue;
+		used += (uint32_t)snprintf(e->cause + used, sizeof(e->cause) - used, "%srail %s: %s", n++ ? "; " : "",
+			conn_rail_conf(c, d->rail_idx)->name, d->info.last_error);
+	}
+	if (n < 2)
+		snprintf(e->cause, sizeof(e->cause), "%s", last ? last->info.last_error : "no such endpoint");
 }
 
 /* ---- bootstrap ---- */
@@ -382,19 +400,6 @@ static void put_off(struct conn *c, struct dialler *d)
 	snprintf(d->info.last_error, sizeof(d->info.last_error), "%s %s is down",
 		c->netdevs[d->rail_idx].is_gone ? "RDMA device of" : "network device", c->netdevs[d->rail_idx].name);
 	info_publish(c, d->row, &d->info);
-}
-
-void diallers_wake(struct conn *c, uint16_t rail_idx)
-{
-	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		struct dialler *d = &c->diallers[i];
-
-		if (d->rail_idx != rail_idx)
-			continue;
-		d->next_ns = c->now_ns;
-		d->n_refused = 0;
-		d->want_now = d->link && d->link->state >= LINK_DRAINING;
-	}
 }
 
 static void start(struct conn *c, struct dialler *d)

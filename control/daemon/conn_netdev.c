@@ -177,3 +177,16 @@ static void went(struct conn *c, uint16_t rail_idx, bool is_up)
 	else
 		links_drop(c, rail_idx, cause);
 }
+
+void diallers_wake(struct conn *c, uint16_t rail_idx)
+{
+	for (uint32_t i = 0; i < c->n_diallers; i++) {
+		struct dialler *d = &c->diallers[i];
+
+		if (d->rail_idx != rail_idx)
+			continue;
+		d->next_ns = c->now_ns;
+		d->n_refused = 0;
+		d->want_now = d->link && d->link->state >= LINK_DRAINING;
+	}
+}

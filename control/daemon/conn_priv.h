@@ -326,6 +326,8 @@ int address_parse(const char *literal, uint16_t port, struct address *out);
 /* Starts to connect from a rail to an address. A descriptor or -errno. */
 int sock_dial(const struct rail_conf *rail, const struct address *to);
 int sock_listen(const struct rail_conf *rail, const struct address *at);
+/* Whether sock_listen could: 0 or -errno. Nobody can connect meanwhile. */
+int sock_check(const struct rail_conf *rail);
 /* 0 = connected, -EINPROGRESS, or why it failed. */
 int sock_connected(int fd);
 /* Time-outs of a bootstrap socket. */
@@ -385,15 +387,14 @@ void dial_connected(struct conn *c, struct link *l);
 void dial_greeted(struct conn *c, struct link *l);
 void data_ready(struct conn *c, struct link *l);
 
-/* Dials a rail's pairs now. */
-void diallers_wake(struct conn *c, uint16_t rail_idx);
-
 /* ---- conn_netdev.c ---- */
 void netdev_open(struct conn *c);
 /* The netlink socket has news. */
 void netdev_ready(struct conn *c);
 /* Netlink messages; what is none of a rail's devices is ignored. */
 void netdev_take(struct conn *c, const void *buf, uint32_t bytes);
+/* Dials a rail's pairs now. */
+void diallers_wake(struct conn *c, uint16_t rail_idx);
 
 /* ---- conn_link.c ---- */
 /* Both return whether anything was done; reading may bring the link down. */

@@ -82,6 +82,20 @@ int sock_listen(const struct rail_conf *rail, const struct address *at)
 	return fd;
 }
 
+int sock_check(const struct rail_conf *rail)
+{
+	struct address at;
+	int fd;
+
+	if (address_parse(rail->address, rail->port, &at) < 0)
+		return -EADDRNOTAVAIL;
+	fd = open_bound(rail, at.sa.ss_family, rail->port);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 /* A socket of this rail: its address, its device. */
 static int open_bound(const struct rail_conf *rail, int family, uint16_t port)
 {

@@ -2,6 +2,8 @@
 #include "daemon/run.h"
 
 #include "api/api.h"
+#include "daemon/conn.h"
+#include "daemon/instance.h"
 #include "daemon/log.h"
 #include "daemon/node.h"
 #include "daemon/notify.h"
@@ -24,9 +26,11 @@ struct daemon {
 	uint32_t want_stop; /* written by main (release), read by api, conn and work */
 	pthread_t threads[3];
 	uint32_t n_threads;
+	struct instance instance;
 };
 
 static int check_lcores(const struct config *c);
+static int claim_host(struct daemon *d);
 static int build(struct daemon *d, const struct eal_info *eal);
 static int launch(struct daemon *d);
 static int start_thread(struct daemon *d, void *(*body)(void *), const char *name);
@@ -38,11 +42,13 @@ static void leave_now(void *arg);
 
 enum daemon_exit daemon_run(const struct config *config, const struct eal_info *eal, const cpu_set_t *cpus)
 {
-	struct daemon d = {.config = config, .cpus = cpus};
+	struct daemon d = {.config = config, .cpus = cpus, .instance = {.fd = -1}};
 	enum daemon_exit rc = EXIT_ENVIRONMENT;
 
-	if (check_lcores(config) < 0)
+	if (check_lcores(config) < 0 || claim_host(&d) < 0) {
+		instance_release(&d.instance);
 		return EXIT_ENVIRONMENT;
+	}
 	if (build(&d, eal) == 0) {
 		rc = EXIT_FAILED;
 		if (launch(&d) == 0) {
@@ -56,6 +62,7 @@ enum daemon_exit daemon_run(const struct config *config, const struct eal_info *
 		}
 	}
 	stop(&d);
+	instance_release(&d.instance);
 	return rc;
 }
 
@@ -78,6 +85,21 @@ static int check_lcores(const struct config *c)
 		}
 	}
 	return 0;
+}
+
+/* What this host must give, before memory is touched, which takes seconds for large stores. */
+static int claim_host(struct daemon *d)
+{
+	char message[512] = "";
+	int rc = instance_claim(d->config, &d->instance, message, sizeof(message));
+
+	if (rc == 0)
+		rc = api_check_socket(d->config, message, sizeof(message));
+	if (rc == 0)
+		rc = conn_check_addresses(d->config, message, sizeof(message));
+	if (rc < 0)
+		log_error("%s", message);
+	return rc;
 }
 
 static int build(struct daemon *d, const struct eal_info *eal)
@@ -193,5 +215,6 @@ static void leave_now(void *arg)
 	struct daemon *d = arg;
 
 	unlink(d->config->socket_path);
+	unlink(d->instance.path);
 	_exit(EXIT_FAILED);
 }

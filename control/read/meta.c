@@ -202,14 +202,19 @@ static void answered(struct control *c, struct op *op, const struct wire_meta *h
 		[RY_OP_LIST] = WIRE_META_LIST_REPLY,
 	};
 	uint32_t status = h->type == WIRE_META_ERROR && !h->status ? RY_ERR_PROTOCOL : h->status;
+	const char *cause = NULL;
 
 	if (h->type != WIRE_META_ERROR && h->type != want[op->kind])
 		status = RY_ERR_PROTOCOL;
+	/* The status's own words are about reads. */
+	if (op->kind == RY_OP_DELETE && status == RY_ERR_STALE_GENERATION)
+		cause = "the object has another generation than the one to delete: look it up, and name that one or "
+			"none";
 	if (h->type != want[op->kind]) {
 		if (op->kind == RY_OP_PUT)
 			put_finish(c, op, status, NULL);
 		else
-			op_fail(c, op, status, RY_RAIL_NONE, NULL);
+			op_fail(c, op, status, RY_RAIL_NONE, cause);
 		return;
 	}
 	if (op->kind == RY_OP_LOOKUP || op->kind == RY_OP_READ) {
@@ -219,7 +224,7 @@ static void answered(struct control *c, struct op *op, const struct wire_meta *h
 	} else if (op->kind == RY_OP_DELETE) {
 		lookup_drop(c, op->hash);
 		op->result_generation = ((const struct wire_delete_reply *)h)->generation;
-		op_fail(c, op, status, RY_RAIL_NONE, NULL);
+		op_fail(c, op, status, RY_RAIL_NONE, cause);
 	} else {
 		put_reply(c, op, (const struct wire_put_done *)h);
 	}
