@@ -8,10 +8,12 @@
 #include <rte_lcore.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MIB (1024u * 1024u)
 #define OWN_ARGS_MAX 16
@@ -23,6 +25,7 @@ struct args {
 	char **argv;
 	char map[2048]; /* of --lcores */
 	char mib[16];   /* of -m */
+	char text[256]; /* all of them, for people */
 };
 
 static int check_lcores(int argc, char **argv, const struct eal_want *want, struct eal_info *info);
@@ -37,6 +40,9 @@ static void add_memory_args(
 	int argc, char **argv, const struct eal_want *want, const struct eal_info *info, struct args *a);
 static void add(struct args *a, const char *arg);
 static int run(struct args *a, struct eal_info *info);
+static int mute(void);
+static void unmute(int kept);
+static const char *told(struct args *a);
 static const char *value_of(int argc, char **argv, const char *option);
 static bool is_given(int argc, char **argv, const char *option);
 static int fail(struct eal_info *info, int rc, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -134,6 +140,11 @@ static int choose_memory(int argc, char **argv, const struct eal_want *want, str
 	bool is_insisted = is_given(argc, argv, "--socket-mem") || is_given(argc, argv, "--in-memory") ||
 			   is_given(argc, argv, "--huge-dir");
 
+	if (need < (uint64_t)want->pool_mib * MIB)
+		return fail(info, -EINVAL,
+			"eal: the memory arguments give it %llu MiB, but this configuration needs %u MiB for rings and "
+			"tables: ask for that much, or leave -m and --socket-mem out",
+			(unsigned long long)(need / MIB), want->pool_mib);
 	if (is_given(argc, argv, "--no-huge") || (!is_insisted && !want->want_hugepages))
 		return 0;
 	if (can_use_hugepages(need)) {
@@ -232,14 +243,56 @@ static void add(struct args *a, const char *arg)
 
 static int run(struct args *a, struct eal_info *info)
 {
+	bool want_usage = is_given(a->argc, a->argv, "-h") || is_given(a->argc, a->argv, "--help");
+	int kept = want_usage ? -1 : mute(), rc;
+
 	rte_errno = 0;
-	if (rte_eal_init(a->argc, a->argv) < 0)
+	rc = rte_eal_init(a->argc, a->argv);
+	unmute(kept);
+	if (rc < 0)
 		return fail(info, rte_errno ? -rte_errno : -EINVAL,
-			"eal: would not start: %s. Its own messages say more: add --log-level=lib.eal:debug before --",
-			rte_strerror(rte_errno ? rte_errno : EINVAL));
+			"eal: would not start with%s: %s. railyardd -h -- lists the arguments that there are; its own "
+			"messages say more: add --log-level=lib.eal:debug before --",
+			told(a), rte_strerror(rte_errno ? rte_errno : EINVAL));
 	info->has_hugepages = rte_eal_has_hugepages();
 	info->is_shared_cpu = lcores_are_shared();
 	return 0;
+}
+
+/* On an argument that it does not know EAL prints a hundred lines of usage on standard output, and not which one it
+ * was.
+ */
+static int mute(void)
+{
+	int kept, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+	fflush(stdout);
+	kept = null < 0 ? -1 : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+	if (kept >= 0)
+		dup2(null, STDOUT_FILENO);
+	if (null >= 0)
+		close(null);
+	return kept;
+}
+
+static void unmute(int kept)
+{
+	if (kept < 0)
+		return;
+	fflush(stdout);
+	dup2(kept, STDOUT_FILENO);
+	close(kept);
+}
+
+/* All arguments, the user's last, each with a space before it. */
+static const char *told(struct args *a)
+{
+	uint32_t used = 0;
+
+	a->text[0] = '\0';
+	for (int i = 1; i < a->argc && used < sizeof(a->text); i++)
+		used += (uint32_t)snprintf(a->text + used, sizeof(a->text) - used, " %s", a->argv[i]);
+	return a->text;
 }
 
 /* The value of "-x V", "-xV", "--long V" or "--long=V"; NULL when it is missing. The last one counts. */
