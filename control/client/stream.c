@@ -15,6 +15,7 @@ struct stream {
 	ry_stream_fn fn;
 	void *arg;
 	uint64_t generation;
+	uint64_t stripe_bytes;
 	uint64_t batch_bytes; /* a multiple of the stripe */
 	uint64_t next;        /* first byte not yet asked for */
 	uint64_t at;          /* first byte not yet handed out */
@@ -33,6 +34,7 @@ static enum ry_status run(struct stream *s);
 static enum ry_status ask(struct stream *s);
 static enum ry_status deliver(struct stream *s);
 static enum ry_status one_at_a_time(struct stream *s);
+static enum ry_status smaller_batches(struct stream *s);
 static enum ry_status hand_out(struct stream *s, const struct ry_lease *lease);
 static void add_stats(struct stream *s, const struct ry_read_stats *batch);
 static void add_rail(struct ry_read_stats *sum, const struct ry_rail_stats *rail);
@@ -99,6 +101,7 @@ static void choose_batch(struct stream *s, uint64_t wanted, uint64_t stripe_byte
 	uint64_t most = arena / 2 > GRANULE_BYTES ? arena / 2 - GRANULE_BYTES : 0;
 	uint64_t n = (wanted < most ? wanted : most) / stripe_bytes;
 
+	s->stripe_bytes = stripe_bytes;
 	s->batch_bytes = (n > 0 ? n : 1) * stripe_bytes;
 	s->depth = n > 0 ? 2 : 1;
 }
@@ -152,6 +155,8 @@ static enum ry_status deliver(struct stream *s)
 	status = ryc_op_result(s->client, op, &done);
 	if (status == RY_ERR_BUDGET && s->depth > 1)
 		return one_at_a_time(s);
+	if (status == RY_ERR_BUDGET && s->batch_bytes > s->stripe_bytes)
+		return smaller_batches(s);
 	if (status)
 		return status;
 	status = hand_out(s, &done.lease);
@@ -176,6 +181,16 @@ static enum ry_status one_at_a_time(struct stream *s)
 	}
 	s->next = s->at;
 	return status;
+}
+
+/* Nor does it admit one: half of it, down to a stripe. */
+static enum ry_status smaller_batches(struct stream *s)
+{
+	uint64_t n = s->batch_bytes / s->stripe_bytes / 2;
+
+	s->batch_bytes = n * s->stripe_bytes;
+	s->next = s->at;
+	return RY_OK;
 }
 
 static enum ry_status hand_out(struct stream *s, const struct ry_lease *lease)

@@ -98,6 +98,7 @@ struct fake {
 	uint64_t grow_bytes;    /* the object is so large when a READ is served; 0 = it stays as it is */
 	uint32_t fail_at;       /* the READ or PUT of this number (from 1) ends with fail_status */
 	uint32_t fail_status;
+	uint64_t budget_bytes; /* a READ of more ends with RY_ERR_BUDGET; 0 = no such budget */
 	uint32_t die_at;       /* hangs up when it takes the READ or PUT of this number */
 	bool want_lost_answer; /* the next COMMIT is done, but answered with UNKNOWN_OUTCOME */
 	struct ry_sqe held[FAKE_HELD_MAX];

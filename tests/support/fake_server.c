@@ -114,6 +114,10 @@ static void move(struct fake *f, const struct ry_sqe *e)
 		fake_answer(f, e, f->fail_status, 0);
 		return;
 	}
+	if (f->budget_bytes && e->op == RY_OP_READ && e->length > f->budget_bytes) {
+		fake_answer(f, e, RY_ERR_BUDGET, 0);
+		return;
+	}
 	f->held[f->n_held++] = *e;
 	if (f->n_held > f->n_held_max)
 		f->n_held_max = f->n_held;

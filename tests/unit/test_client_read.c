@@ -347,6 +347,24 @@ Test(client_read, a_stream_goes_on_alone_where_the_budget_admits_one_batch)
 	stop();
 }
 
+Test(client_read, a_stream_takes_smaller_batches_where_the_budget_admits_no_whole_one)
+{
+	struct sink sink = {0};
+
+	f = fake_start(NULL);
+	fake_add(f, "k", 600000, STRIPE);
+	f->budget_bytes = STRIPE;
+	start();
+	cr_assert_eq(ry_stream_read(c, "k", 1, NULL, 4 * STRIPE, swallow, &sink, NULL), RY_OK, "%s", ry_last_cause(c));
+	cr_assert_eq(sink.next, 600000);
+	cr_assert_not(sink.is_wrong);
+	f->budget_bytes = STRIPE - 1;
+	sink.next = 0;
+	cr_assert_eq(ry_stream_read(c, "k", 1, NULL, 4 * STRIPE, swallow, &sink, NULL), RY_ERR_BUDGET);
+	cr_assert_eq(sink.next, 0);
+	stop();
+}
+
 Test(client_read, a_stream_whose_stripe_fills_half_the_arena_reads_one_batch_at_a_time)
 {
 	struct sink sink = {0};
