@@ -202,6 +202,10 @@ bool transitions_print(struct api *api);
 /* When something that was held back may be printed; UINT64_MAX = there is nothing. */
 uint64_t transitions_due_ns(const struct api *api);
 
+/* ---- on_limits.c ---- */
+/* Puts budgets in force into a configuration. */
+void limits_into(const struct limits *l, uint64_t registered_max_bytes, struct config *c);
+
 /* ---- listen.c ---- */
 int api_listen(const char *path, char *message, uint32_t message_bytes);
 

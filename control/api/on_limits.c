@@ -105,17 +105,22 @@ static int check(const struct request *r, const struct wanted *w, struct config_
 		return -ENOMEM;
 	}
 	*c = *now;
+	limits_into(l, w->registered_max_bytes, c);
+	rc = config_check(c, err);
+	free(c);
+	return rc;
+}
+
+void limits_into(const struct limits *l, uint64_t registered_max_bytes, struct config *c)
+{
 	c->max_reads = l->max_reads;
 	c->client_max_reads = l->client_max_reads;
 	c->inflight_max_bytes = l->inflight_max_bytes;
 	c->client_inflight_max_bytes = l->client_inflight_max_bytes;
 	c->admission_wait_ns = l->admission_wait_ns;
-	c->registered_max_bytes = w->registered_max_bytes;
+	c->registered_max_bytes = registered_max_bytes;
 	for (uint16_t i = 0; i < c->n_rails; i++)
 		c->rails[i].inflight_max_bytes = l->rail_inflight_max_bytes[i];
-	rc = config_check(c, err);
-	free(c);
-	return rc;
 }
 
 static void say(const struct request *r, const struct wanted *w)

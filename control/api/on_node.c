@@ -7,12 +7,16 @@
 #include <railyard/ring.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static json_t *describe_method(const struct method *m);
+static json_t *sections(const struct config *c);
 static json_t *section(enum config_section which, const void *base);
 static void add_section(json_t *to, enum config_section which, const void *base);
 static json_t *store_section(const struct config_store *s);
+static void reply_settings(struct request *r, const struct config *now);
+static void add_setting(void *arg, const struct config_value *v);
 
 void on_hello(struct request *r)
 {
@@ -52,9 +56,26 @@ void on_version(struct request *r)
 				 (int)API_PROTOCOL, "ring_abi", ring, "wire", wire, "transports", names));
 }
 
+/* With the budgets that `limits_set` put in force. */
 void on_config(struct request *r)
 {
-	const struct config *c = r->api->deps.config;
+	struct config *now = malloc(sizeof(*now));
+
+	if (!now) {
+		request_fail(r, RY_ERR_LIMIT, "config: out of memory");
+		return;
+	}
+	*now = *r->api->deps.config;
+	limits_into(&r->api->limits, r->api->registered_max_bytes, now);
+	if (json_is_true(json_object_get(r->params, "sources")))
+		reply_settings(r, now);
+	else
+		request_reply(r, sections(now));
+	free(now);
+}
+
+static json_t *sections(const struct config *c)
+{
 	json_t *rails = json_array(), *stores = json_array(), *roles = json_array();
 	json_t *result = section(SECTION_NODE, c);
 
@@ -73,7 +94,41 @@ void on_config(struct request *r)
 	add_section(result, SECTION_STORE, c);
 	add_section(result, SECTION_HEALTH, c);
 	add_section(result, SECTION_TIMEOUTS, c);
-	request_reply(r, result);
+	return result;
+}
+
+/* What add_setting works on. */
+struct settings {
+	json_t *rows;
+	const struct config *start; /* as the daemon was started with */
+};
+
+static void reply_settings(struct request *r, const struct config *now)
+{
+	struct settings s = {.rows = json_array(), .start = r->api->deps.config};
+
+	json_array_append_new(
+		s.rows, json_pack("{s:s, s:s, s:s}", "key", "--config", "value", now->file, "source", "command line"));
+	json_array_append_new(s.rows,
+		json_pack("{s:s, s:s, s:s}", "key", "EAL arguments", "value", now->eal_args, "source", "command line"));
+	config_each(now, add_setting, &s);
+	request_reply(r, json_pack("{s:o}", "settings", s.rows));
+}
+
+static void add_setting(void *arg, const struct config_value *v)
+{
+	struct settings *s = arg;
+	bool is_rail = v->row && v->row->section == SECTION_RAILS;
+	const void *base = is_rail ? (const void *)&s->start->rails[v->i] : s->start;
+	char before[CONFIG_PATH_MAX] = "";
+	bool is_changed = false;
+
+	if (v->row && !strcmp(v->row->change, "limits")) {
+		config_row_format(v->row, base, before, sizeof(before));
+		is_changed = strcmp(before, v->text) != 0;
+	}
+	json_array_append_new(s->rows, json_pack("{s:s, s:s, s:s}", "key", v->place, "value", v->text, "source",
+					       is_changed ? "railyard limits" : v->source));
 }
 
 void on_shutdown(struct request *r)

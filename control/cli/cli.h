@@ -97,6 +97,7 @@ int cmd_faults(struct cli *c);
 int cmd_reads(struct cli *c);
 int cmd_plan(struct cli *c);
 int cmd_version(struct cli *c);
+int cmd_config(struct cli *c);
 int cmd_config_check(struct cli *c);
 int cmd_put(struct cli *c);
 int cmd_get(struct cli *c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* config-check: lets the daemon itself read the file, so that there is one opinion on what is valid. */
+/* config: what a daemon runs with. config-check: lets the daemon itself read the file, so that there is one opinion on
+ * what is valid. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,9 +14,14 @@
 static int run(const char *program, const char *path, char *said, size_t said_bytes, int *exit_status);
 static void exec_check(const char *program, const char *path, int fd);
 
+int cmd_config(struct cli *c)
+{
+	return cli_show(c, "config", json_pack("{s:b}", "sources", 1));
+}
+
 int cmd_config_check(struct cli *c)
 {
-	char program[PATH_MAX], said[4096] = "";
+	char program[PATH_MAX], said[12288] = "";
 	struct launch_error err;
 	int rc, wait_status = 0;
 	bool is_valid;

@@ -76,7 +76,10 @@ const struct command commands[] = {
 	{"rm", "KEY", 1, 1, REMOTE | OPT_GENERATION, cmd_rm, "delete an object"},
 	{"plan", "[KEY]", 0, 1, REMOTE | OPT_RANGE | OPT_STRIPE | OPT_PLAN, cmd_plan,
 		"explain how a read would be spread over the rails"},
-	{"config-check", "FILE", 1, 1, 0, cmd_config_check, "say whether a daemon would accept this configuration"},
+	{"config", "", 0, 0, REMOTE, cmd_config,
+		"the configuration in effect, and the line or command that gave each value"},
+	{"config-check", "FILE", 1, 1, 0, cmd_config_check,
+		"say whether a daemon would accept this configuration, and all that is wrong with it"},
 	{"version", "", 0, 0, OPT_SOCKET, cmd_version, "versions of this program, the library and the daemon"},
 	{0},
 };

@@ -109,7 +109,7 @@ static void show(const struct cli *c, const char *status, const char *cause)
 
 int cli_fail(const struct cli *c, enum ry_status status, const char *format, ...)
 {
-	char cause[2560];
+	char cause[12288]; /* all problems of a configuration */
 	va_list args;
 
 	va_start(args, format);

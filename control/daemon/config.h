@@ -21,6 +21,12 @@ extern "C" {
 
 #define CONFIG_STORES_MAX 64u
 #define CONFIG_PATH_MAX 108u
+#define CONFIG_FILE_MAX 512u
+/* Room for a line number of every key: of all keys, and of those of one list entry. */
+#define CONFIG_KEYS_MAX 128u
+#define CONFIG_RAIL_KEYS_MAX 40u
+#define CONFIG_STORE_KEYS_MAX 8u
+#define CONFIG_ENDPOINT_KEYS_MAX 8u
 
 struct config_endpoint {
 	char address[64];
@@ -29,6 +35,7 @@ struct config_endpoint {
 	char rails[CONFIG_PATH_MAX];  /* local rails that may use it; empty = `rail` alone if given, else all */
 	char name[RY_NAME_MAX_BYTES]; /* of the store's rail; empty = none */
 	uint32_t numa_node;           /* of the store's rail */
+	uint32_t lines[CONFIG_ENDPOINT_KEYS_MAX];
 };
 
 struct config_store {
@@ -37,6 +44,7 @@ struct config_store {
 	uint32_t memory_numa; /* all ones = of no matter */
 	uint16_t n_endpoints;
 	struct config_endpoint endpoints[RY_RAILS_MAX];
+	uint32_t lines[CONFIG_STORE_KEYS_MAX];
 };
 
 /* The breaker's parameters; health/rail_health.h explains them. */
@@ -130,19 +138,27 @@ struct config {
 	uint64_t keepalive_ns;
 	uint64_t keepalive_dead_ns;
 	uint64_t drain_ns;
+
+	/* where the values are from: the line of each key in `file`, 0 = its default (config_lines, config_source) */
+	char file[CONFIG_FILE_MAX];
+	char eal_args[256]; /* of the command line */
+	uint32_t roles_line;
+	uint32_t lines[CONFIG_KEYS_MAX];
+	uint32_t rail_lines[RY_RAILS_MAX][CONFIG_RAIL_KEYS_MAX];
 };
 
 struct config_error {
-	char text[512]; /* what, where (file, line), why, what to do */
+	char text[8192]; /* one line for each problem: what, where (file, line), why, what to do */
 };
 
 /* Defaults of every key; a node with no rails and no roles. */
 void config_defaults(struct config *c);
 /* Defaults of one rail at position idx of the list; name, transport and address are left empty. */
 void config_rail_defaults(struct rail_conf *rail, uint16_t idx);
-/* Reads, checks and completes a file. 0, or -EINVAL, -ENOENT ... with err filled; *out is written only on success. */
+/* Reads, checks and completes a file. 0, or -EINVAL, -ENOENT ... with all problems in err; *out is written only on
+ * success. */
 int config_load(const char *path, struct config *out, struct config_error *err);
-/* The checks alone, for a configuration made in memory. */
+/* The checks alone, for a configuration made in memory; err has the first problem. */
 int config_check(const struct config *c, struct config_error *err);
 
 /* "4MiB", "125MB/s", "50us", "2s" -> bytes, bytes per second, nanoseconds. A number without its unit is refused (0

@@ -9,7 +9,7 @@
 #define RY_CONFIG_RAW_H
 
 #include "config_keys.def"
-#include "daemon/config.h"
+#include "daemon/config_problem.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,13 +63,9 @@ struct raw_config {
 
 #undef RAW_FIELD
 
-/* Parses by schema. 0, or -errno with err->text = "path:line: ...". *out is released with config_raw_free. */
-int config_raw_load(const char *path, struct raw_config **out, struct config_error *err);
+/* Parses by schema, unknown keys ignored. 0, or -errno with a problem added. *out is released with config_raw_free. */
+int config_raw_load(const char *path, struct raw_config **out, struct problems *p);
 void config_raw_free(struct raw_config *raw);
-
-/* The line of `place` ("rails[1].rate", "reader.segment") in the file, of the innermost part of it that exists; 1 when
- * nothing of it does. */
-uint32_t config_raw_line(const char *path, const char *place);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include "daemon/config_raw.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -38,6 +39,60 @@ const struct config_row config_rows[] = {CONFIG_NODE_KEYS(NODE_ROW) CONFIG_RAIL_
 		CONFIG_STORES_KEYS(STORES_ROW) CONFIG_ENDPOINT_KEYS(ENDPOINT_ROW) CONFIG_READER_KEYS(READER_ROW)
 			CONFIG_STORE_KEYS(STORE_ROW) CONFIG_HEALTH_KEYS(HEALTH_ROW) CONFIG_TIMEOUT_KEYS(TIMEOUT_ROW)};
 const uint32_t config_n_rows = sizeof(config_rows) / sizeof(config_rows[0]);
+
+#define COUNT_KEY(...) +1
+static_assert((CONFIG_RAIL_KEYS(COUNT_KEY)) <= CONFIG_RAIL_KEYS_MAX, "rail_lines");
+static_assert((CONFIG_STORES_KEYS(COUNT_KEY)) <= CONFIG_STORE_KEYS_MAX, "lines of a store");
+static_assert((CONFIG_ENDPOINT_KEYS(COUNT_KEY)) <= CONFIG_ENDPOINT_KEYS_MAX, "lines of an endpoint");
+static_assert(sizeof(config_rows) / sizeof(config_rows[0]) <= CONFIG_KEYS_MAX, "lines");
+
+const struct config_row *config_first_row(enum config_section section)
+{
+	const struct config_row *row = config_rows;
+
+	while (row->section != section)
+		row++;
+	return row;
+}
+
+const char *config_row_transport(const struct config_row *row)
+{
+	static const char *const transports[] = {"tcp", "verbs", "mock"};
+	size_t len = strcspn(row->help, ":");
+
+	for (size_t i = 0; row->section == SECTION_RAILS && i < sizeof(transports) / sizeof(transports[0]); i++) {
+		if (strlen(transports[i]) == len && !strncmp(row->help, transports[i], len))
+			return transports[i];
+	}
+	return NULL;
+}
+
+uint32_t *config_lines(struct config *c, enum config_section section, uint16_t i, uint16_t j)
+{
+	switch (section) {
+	case SECTION_RAILS:
+		return c->rail_lines[i];
+	case SECTION_STORES:
+		return c->stores[i].lines;
+	case SECTION_ENDPOINTS:
+		return c->stores[i].endpoints[j].lines;
+	default:
+		return c->lines + (config_first_row(section) - config_rows);
+	}
+}
+
+void config_source(
+	const struct config *c, const struct config_row *row, uint16_t i, uint16_t j, char *buf, uint32_t buf_bytes)
+{
+	/* It only finds the place; nothing is written there. */
+	const uint32_t *lines = config_lines((struct config *)c, row->section, i, j);
+	uint32_t line = lines[row - config_first_row(row->section)];
+
+	if (line)
+		snprintf(buf, buf_bytes, "%s:%u", c->file, line);
+	else
+		snprintf(buf, buf_bytes, "default");
+}
 
 const char *config_section_name(enum config_section section)
 {
@@ -217,7 +272,7 @@ static int parse_limit(const struct config_row *row, const char *text, uint64_t 
 
 static int outside(const struct config_row *row, const char *text, char *why, uint32_t why_bytes)
 {
-	snprintf(why, why_bytes, "%s is outside its range, %s to %s", text, row->least, row->most);
+	snprintf(why, why_bytes, "%s is outside its range, %s to %s: %s", text, row->least, row->most, row->help);
 	return -EINVAL;
 }
 

@@ -60,6 +60,17 @@ extern const uint32_t config_n_rows;
 /* "reader", "rails", ...; "" for SECTION_NODE. */
 const char *config_section_name(enum config_section section);
 
+/* Where the rows of a section begin; they stand together. */
+const struct config_row *config_first_row(enum config_section section);
+/* The transport whose rails alone have this key ("verbs"), NULL = all. */
+const char *config_row_transport(const struct config_row *row);
+/* The lines at which the keys of a section were given, one for each row in order, 0 = not given. i: which rail or store
+ * of the list, j: which endpoint. */
+uint32_t *config_lines(struct config *c, enum config_section section, uint16_t i, uint16_t j);
+/* "FILE:LINE", or "default". */
+void config_source(
+	const struct config *c, const struct config_row *row, uint16_t i, uint16_t j, char *buf, uint32_t buf_bytes);
+
 /* Text -> field in `base`. 0, or -EINVAL with `why` filled; nothing is written then. */
 int config_row_parse(const struct config_row *row, void *base, const char *text, char *why, uint32_t why_bytes);
 /* Whether the field's value lies in the row's range. 0, or -EINVAL with `why` filled. */
@@ -83,6 +94,23 @@ unsigned config_distance(const char *a, const char *b);
 
 /* docs/config.md. */
 void config_print_doc(FILE *out);
+
+/* One value in effect. */
+struct config_value {
+	const struct config_row *row; /* NULL for roles */
+	uint16_t i, j;                /* which of the list, which endpoint */
+	char place[96];               /* "rails[1].rate" */
+	char text[CONFIG_PATH_MAX];   /* with its unit; may be empty */
+	char source[CONFIG_FILE_MAX + 16];
+};
+
+typedef void (*config_value_fn)(void *arg, const struct config_value *v);
+
+/* Calls fn for every value that means something to this node: keys of other transports, and sections of roles that it
+ * does not have, are left out. */
+void config_each(const struct config *c, config_value_fn fn, void *arg);
+/* All of them as a file that config_load reads back, with the source of each behind it. */
+void config_print(const struct config *c, FILE *out);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,8 @@
 
 static enum daemon_exit show(const struct options *o);
 static enum daemon_exit load(const char *path, struct config *config);
+static void keep_eal_args(const struct options *o, char **argv, struct config *config);
+static enum daemon_exit print_config(const struct config *config);
 static enum daemon_exit start(const struct options *o, char **argv, const struct config *config);
 static void block_signals(void);
 
@@ -35,7 +37,11 @@ int main(int argc, char **argv)
 	if (!config)
 		return EXIT_FAILED;
 	rc = load(o.config_path, config);
-	if (rc == EXIT_OK && o.want_check)
+	if (rc == EXIT_OK)
+		keep_eal_args(&o, argv, config);
+	if (rc == EXIT_OK && o.want_print)
+		rc = print_config(config);
+	else if (rc == EXIT_OK && o.want_check)
 		printf("%s: good: node %s, %u rails, %u stores\n", o.config_path, config->node_name, config->n_rails,
 			config->n_stores);
 	else if (rc == EXIT_OK)
@@ -65,8 +71,25 @@ static enum daemon_exit load(const char *path, struct config *config)
 
 	if (config_load(path, config, &err) == 0)
 		return EXIT_OK;
-	fprintf(stderr, "railyardd: %s\n", err.text);
+	for (char *rest = err.text, *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
+		fprintf(stderr, "railyardd: %s\n", line);
 	return EXIT_CONFIG;
+}
+
+/* For whoever asks later what this daemon was started with. */
+static void keep_eal_args(const struct options *o, char **argv, struct config *config)
+{
+	size_t used = 0;
+
+	for (int i = 1; i < o->eal_argc && used < sizeof(config->eal_args); i++)
+		used += (size_t)snprintf(
+			config->eal_args + used, sizeof(config->eal_args) - used, "%s%s", i > 1 ? " " : "", argv[i]);
+}
+
+static enum daemon_exit print_config(const struct config *config)
+{
+	config_print(config, stdout);
+	return fflush(stdout) == 0 && !ferror(stdout) ? EXIT_OK : EXIT_FAILED;
 }
 
 static enum daemon_exit start(const struct options *o, char **argv, const struct config *config)

@@ -25,12 +25,13 @@ int options_parse(int argc, char **argv, struct options *out)
 
 void options_help(FILE *out)
 {
-	fputs("Usage: railyardd [EAL arguments] -- --config FILE [--check]\n"
+	fputs("Usage: railyardd [EAL arguments] -- --config FILE [--check | --print-config]\n"
 	      "\n"
 	      "The Railyard dataplane daemon: serves local readers, remote readers, or both.\n"
 	      "\n"
 	      "  -c, --config FILE   configuration (docs/config.md)\n"
-	      "      --check         check the configuration, print what is wrong, start nothing\n"
+	      "      --check         check the configuration, print all that is wrong, start nothing\n"
+	      "      --print-config  print the configuration in effect, with the source of each value\n"
 	      "      --version       print the version and the transports of this build\n"
 	      "  -h, --help          print this\n"
 	      "\n"
@@ -63,6 +64,7 @@ static int take(int argc, char **argv, struct options *o)
 	static const struct option known[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"check", no_argument, NULL, 'k'},
+		{"print-config", no_argument, NULL, 'p'},
 		{"version", no_argument, NULL, 'v'},
 		{"help", no_argument, NULL, 'h'},
 		{"print-config-doc", no_argument, NULL, 'd'},
@@ -77,6 +79,8 @@ static int take(int argc, char **argv, struct options *o)
 			o->config_path = optarg;
 		else if (c == 'k')
 			o->want_check = true;
+		else if (c == 'p')
+			o->want_print = true;
 		else if (c == 'v')
 			o->want_version = true;
 		else if (c == 'h')

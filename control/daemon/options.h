@@ -27,6 +27,7 @@ struct options {
 	bool want_help;
 	bool want_version;
 	bool want_check;
+	bool want_print;      /* --print-config */
 	bool want_config_doc; /* --print-config-doc, for docs/config.md */
 	int eal_argc;         /* argv[0] and what stood before "--" */
 };

@@ -155,7 +155,7 @@ def railyardd_8(src, version):
     p.section("NAME")
     p.add("railyardd \\- the Railyard dataplane daemon")
     p.section("SYNOPSIS")
-    p.add("\\fBrailyardd\\fR [\\fIEAL arguments\\fR] \\fB\\-\\-\\fR \\fB\\-\\-config\\fR \\fIFILE\\fR [\\fB\\-\\-check\\fR]")
+    p.add("\\fBrailyardd\\fR [\\fIEAL arguments\\fR] \\fB\\-\\-\\fR \\fB\\-\\-config\\fR \\fIFILE\\fR [\\fB\\-\\-check\\fR | \\fB\\-\\-print\\-config\\fR]")
     p.section("DESCRIPTION")
     p.prose("It reads objects over many NICs at once for the workers of this host (role `reader`), serves objects to readers (role `store`), or both, as its configuration says. "
             "One pinned lcore runs each rail, one more everything else that is decided; they sleep when there is nothing to do.")

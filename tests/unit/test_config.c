@@ -138,7 +138,7 @@ Test(config, ranges)
 	refused(load(GOOD "reader:\n  segment: 32KiB\n"), 10, "outside its range");
 	refused(load_with("port: 7471", "port: 65536"), 4, "rails[0].port: 65536 is outside its range, 0 to 65535");
 	refused(load_with("port: 7471", "port: -1"), 4, "rails[0].port: '-1' is not a whole number");
-	refused(load_with("lcore: 7", "lcore: 128"), 5, "outside its range, 0 to 127");
+	refused(load_with("lcore: 7", "lcore: 128"), 5, "outside its range, 1 to 127");
 	refused(load(GOOD "reader: {ring_entries: 100}\n"), 9, "no power of two");
 	refused(load(GOOD "reader: {segment: 65537B}\n"), 9, "no multiple of 4KiB");
 	refused(load(GOOD "reader: {policy: fastest}\n"), 9, "'fastest' is none of adaptive|round_robin");
@@ -247,8 +247,7 @@ Test(config, every_default_is_printed_as_it_is_read)
 
 /* ---- Every row of the table, through the loader ---- */
 
-/* What a file needs in any case; the row under test takes the place of its own. Its rail is a mock rail, which may have
- * every key. */
+/* What a file needs in any case; the row under test takes the place of its own. */
 static const struct {
 	enum config_section section;
 	const char *key;
@@ -256,7 +255,7 @@ static const struct {
 } given[] = {
 	{SECTION_NODE, "node", "reader0"},
 	{SECTION_RAILS, "name", "rail1"},
-	{SECTION_RAILS, "transport", "mock"},
+	{SECTION_RAILS, "transport", NULL}, /* whose key it is, else mock */
 	{SECTION_STORES, "name", "store0"},
 	{SECTION_ENDPOINTS, "address", "127.0.0.2"},
 	{SECTION_ENDPOINTS, "port", "7481"},
@@ -284,7 +283,7 @@ static const struct {
 static const char *const openings[SECTION_COUNT][2] = {
 	[SECTION_NODE] = {"", ""},
 	[SECTION_RAILS] = {"roles: [reader, store]\nrails:\n"
-			   "  - {name: rail0, transport: tcp, address: 127.0.0.1, port: 7471}\n  -\n",
+			   "  - {name: rail0, transport: tcp, address: 127.0.0.1, port: 7471, lcore: 77}\n  -\n",
 		"    "},
 	[SECTION_STORES] = {"stores:\n  -\n", "    "},
 	[SECTION_ENDPOINTS] = {"    endpoints:\n      -\n", "        "},
@@ -314,10 +313,15 @@ static void add_section(
 	struct row_file *f, enum config_section section, const struct config_row *row, const char *value)
 {
 	bool is_here = row->section == section;
+	const char *transport = config_row_transport(row) ?: "mock";
 
 	for (size_t i = 0; i < sizeof(given) / sizeof(given[0]); i++) {
 		if (given[i].section == section && !(is_here && !strcmp(given[i].key, row->key)))
-			add_line(f, section, given[i].key, given[i].value);
+			add_line(f, section, given[i].key, given[i].value ?: transport);
+	}
+	if (is_here && section == SECTION_RAILS && strcmp(transport, "mock") != 0) {
+		add_line(f, section, "address", "127.0.0.3");
+		add_line(f, section, "port", "7473");
 	}
 	for (size_t i = 0; is_here && i < sizeof(companions) / sizeof(companions[0]); i++) {
 		if (!strcmp(companions[i].key, row->key) && section >= SECTION_READER)
