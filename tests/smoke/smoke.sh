@@ -78,6 +78,21 @@ check() {
 	return 1
 }
 
+# merge_tap LABEL FILE: the lines of a TAP program become ours.
+merge_tap() {
+	local line n=0
+	while read -r line; do
+		case $line in
+		"ok "*" # SKIP "*) line=${line#* - } && skip "$1: ${line%% # SKIP*}" "${line##*# SKIP }" ;;
+		"ok "*) ok "$1: ${line#* - }" ;;
+		"not ok "*) not_ok "$1: ${line#* - }" ;;
+		"#"*) echo "$line" ;;
+		"1.."*) n=1 ;;
+		esac
+	done <"$2"
+	[ $n -eq 1 ] || not_ok "$1 came to its end"
+}
+
 show_logs() {
 	local log
 	for log in "$tmp"/*.log; do
@@ -185,7 +200,7 @@ is_ready() {
 }
 
 await_daemon() {
-	wait_for 20 is_ready "$@" && return 0
+	wait_for "${ready_seconds:-20}" is_ready "$@" && return 0
 	not_ok "daemon $1 becomes ready"
 	show_logs
 	return 1
