@@ -25,7 +25,8 @@ void link_identify(struct conn *c, struct link *l, const struct wire_hello *h)
 	l->pair.incarnation = h->incarnation;
 	memcpy(l->pair.node_name, h->node_name, sizeof(l->pair.node_name));
 	memcpy(l->pair.rail_name, h->rail_name, sizeof(l->pair.rail_name));
-	l->peer_credits = h->read_credits;
+	/* No more than there is room for in our queues. */
+	l->peer_credits = h->read_credits < RAIL_CREDITS ? h->read_credits : RAIL_CREDITS;
 	l->peer_idx = join_node(c, h);
 	end_former_incarnation(c, l, h);
 }

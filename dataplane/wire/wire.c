@@ -110,12 +110,13 @@ int wire_hello_check(const struct wire_hello *hello)
 	return hello_limits_ok(hello) ? RY_OK : RY_ERR_PROTOCOL;
 }
 
-/* A refusal (status set) tells why and need not offer anything. */
+/* A refusal (status set) tells why and need not offer anything. What this version sends must fit. */
 static bool hello_limits_ok(const struct wire_hello *h)
 {
 	if (h->status != RY_OK)
 		return true;
-	if (!h->n_qps || !h->read_credits || !h->max_parts || !h->max_data_bytes || h->max_msg_bytes < WIRE_MSG_BYTES)
+	if (!h->n_qps || !h->read_credits || h->max_parts < WIRE_PARTS_MAX || h->max_data_bytes < WIRE_DATA_MAX_BYTES ||
+		h->max_msg_bytes < WIRE_MSG_BYTES)
 		return false;
 	return h->kind != WIRE_CONN_DATA || h->qp_idx < h->n_qps;
 }

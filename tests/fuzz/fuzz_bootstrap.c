@@ -231,7 +231,7 @@ static struct wire_hello hello_of(uint16_t kind)
 		.n_qps = 1,
 		.read_credits = 4,
 		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = 1,
+		.max_parts = WIRE_PARTS_MAX,
 		.max_data_bytes = WIRE_DATA_MAX_BYTES,
 		.node_name = "fuzz",
 		.rail_name = "x0",

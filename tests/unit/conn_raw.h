@@ -42,7 +42,7 @@ static inline struct wire_hello raw_hello(uint16_t kind)
 		.n_qps = 1,
 		.read_credits = 4,
 		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = 1,
+		.max_parts = WIRE_PARTS_MAX,
 		.max_data_bytes = WIRE_DATA_MAX_BYTES,
 		.node_name = "raw",
 		.rail_name = "x0",

@@ -39,7 +39,7 @@ static void refused(const struct wire_hello *hello, uint32_t status)
 Test(conn_hostile, absurd_limits_are_cut_to_ours)
 {
 	struct wire_hello hello = raw_hello(WIRE_CONN_BOOTSTRAP), answer;
-	int fd;
+	int fd, data_fd;
 
 	listening();
 	hello.n_qps = hello.read_credits = hello.max_parts = UINT16_MAX;
@@ -48,11 +48,19 @@ Test(conn_hostile, absurd_limits_are_cut_to_ours)
 	cr_assert_eq(answer.status, RY_OK);
 	cr_assert_eq(answer.n_qps, 2, "as we would have it");
 	cr_assert(answer.read_credits == RAIL_CREDITS && answer.max_parts == WIRE_PARTS_MAX);
+	hello.kind = WIRE_CONN_DATA;
+	hello.token = answer.token;
+	hello.n_qps = 2;
+	data_fd = raw_connect(a.conf.rails[0].port);
+	raw_send(data_fd, &hello, sizeof(hello));
+	cr_assert(raw_read(&a, data_fd, &answer, sizeof(answer)) && answer.status == RY_OK);
+	cr_assert_eq(a.conn->links[a.conn->live[0]].pair.qps[0]->req.peer_credits, RAIL_CREDITS, "room for no more");
+	close(data_fd);
 	close(fd);
 	node_stop(&a);
 }
 
-Test(conn_hostile, limits_of_nothing_are_refused)
+Test(conn_hostile, limits_that_are_too_small_are_refused)
 {
 	struct wire_hello hello;
 
@@ -64,11 +72,11 @@ Test(conn_hostile, limits_of_nothing_are_refused)
 		else if (i == 1)
 			hello.read_credits = 0;
 		else if (i == 2)
-			hello.max_parts = 0;
+			hello.max_parts = WIRE_PARTS_MAX - 1;
 		else if (i == 3)
 			hello.max_msg_bytes = WIRE_MSG_BYTES - 1;
 		else
-			hello.max_data_bytes = 0;
+			hello.max_data_bytes = WIRE_DATA_MAX_BYTES - 1;
 		refused(&hello, RY_ERR_PROTOCOL);
 	}
 	cr_assert_eq(conn_info(a.conn, NULL, 0), 0, "a row is left");

@@ -88,8 +88,8 @@ Test(wire_hello, every_field_has_bounds)
 	REFUSES(read_credits, 0);
 	REFUSES(max_msg_bytes, 0);
 	REFUSES(max_msg_bytes, WIRE_MSG_BYTES - 1);
-	REFUSES(max_parts, 0);
-	REFUSES(max_data_bytes, 0);
+	REFUSES(max_parts, WIRE_PARTS_MAX - 1);
+	REFUSES(max_data_bytes, WIRE_DATA_MAX_BYTES - 1);
 	REFUSES(reserved0, 1);
 	REFUSES(status, RY_STATUS_MAX_);
 	REFUSES(reserved[0], 1);
