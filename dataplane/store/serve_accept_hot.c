@@ -98,8 +98,10 @@ static __rte_noinline __rte_cold void refuse_busy(struct rail *r, struct qp *qp,
 	stat_add(&r->counters.busy_sent, 1);
 	/* serve_qp leaves room for every message that credits allow, so a full queue means a peer that overspent them.
 	 */
-	if (!r->post(r, &wr, 1))
+	if (!r->post(r, &wr, 1)) {
+		stat_add(&r->counters.protocol_errors, 1);
 		rail_qp_down(r, qp, WC_ERR_PROTOCOL, false);
+	}
 }
 
 /* Posts nothing more for it; DONE(CANCELLED) follows behind what is already posted. Unknown = already answered. */
