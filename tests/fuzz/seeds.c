@@ -100,6 +100,22 @@ static void wire_messages(void)
 	keep_message("pulled", 0, &pulled, sizeof(pulled));
 	keep_message("frame-data", 1, &frame, sizeof(frame));
 	keep_message("frame-msg", 1, &head, sizeof(head));
+	/* At a bound, and one behind it. */
+	for (uint32_t i = 0; i < 2; i++) {
+		frame.offset = RY_STRIPE_MAX_BYTES - frame.len_bytes + i;
+		keep_message(i ? "frame-behind" : "frame-edge", 1, &frame, sizeof(frame));
+		read.m.h.type = WIRE_READ;
+		read.parts[1] = (struct wire_part){RY_STRIPES_MAX - 1, 100, RY_STRIPE_MAX_BYTES - 100 + i, 65536};
+		keep_message(i ? "part-behind-its-stripe" : "part-edge", 0, &read, sizeof(read));
+		read.parts[1] = (struct wire_part){1, 100, 0, RY_STRIPE_MAX_BYTES - 100 + i};
+		keep_message(i ? "part-behind-the-window" : "window-edge", 0, &read, sizeof(read));
+		read.parts[1] = (struct wire_part){1, 100, 0, 65536 - i};
+		keep_message(i ? "parts-overlap" : "parts-touch", 0, &read, sizeof(read));
+		read.parts[1] = (struct wire_part){RY_STRIPES_MAX - 1 + i, 100, 0, 65536};
+		keep_message(i ? "no-such-stripe" : "last-stripe", 0, &read, sizeof(read));
+		read.parts[1] = (struct wire_part){1, 1 - i, 0, 65536};
+		keep_message(i ? "empty-part" : "part-of-a-byte", 0, &read, sizeof(read));
+	}
 }
 
 static struct wire_hello hello_of(uint16_t kind, uint64_t token)
