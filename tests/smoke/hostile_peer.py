@@ -36,7 +36,8 @@ def pattern(n):
     return bytes(out)
 
 
-OBJECT = pattern(STRIPE) * N_STRIPES
+# No two stripes are alike: each is turned a little further.
+OBJECT = b"".join(p[i:] + p[:i] for i in range(N_STRIPES) for p in (pattern(STRIPE),))
 
 
 def checksums():
@@ -208,10 +209,10 @@ class DataSocket:
         except OSError:
             say("late", "refused")
 
-    def payload(self, key, parts, flip=None):
+    def payload(self, key, parts, flip=None, turn=0):
         out = b""
         for stripe, n, offset, window in parts:
-            bytes_ = OBJECT[stripe * STRIPE + offset :][:n]
+            bytes_ = OBJECT[(stripe + turn) % N_STRIPES * STRIPE + offset :][:n]
             out += data(key, window, flip * n if flip else bytes_)
         return out
 
@@ -226,6 +227,7 @@ class DataSocket:
             "older": self.payload(key, parts) + done(request_id, generation=generation - 1, n=n),
             "empty": done(request_id, generation=generation, n=n),
             "wrong": self.payload(key, parts, b"\x5a") + done(request_id, generation=generation, n=n),
+            "swapped": self.payload(key, parts, turn=1) + done(request_id, generation=generation, n=n),
             "credits": self.payload(key, parts) + done(request_id, generation=generation, n=n, credits=2**32 - 1),
             "status": done(request_id, status=9999),
             "busy": message(BUSY, struct.pack("<II", 0, 1), request_id),
