@@ -169,11 +169,11 @@ static void print_slow(const struct api *api, const struct journal_entry *e, con
 			rail, c->slow_trip_secs, figures, rail, more);
 }
 
-/* "store a", "stores a, b, c and 4 more" */
+/* "store a", "stores a, b, c and 4 more"; none: it carries PUTs of nodes that dialled it. */
 static const char *stores_text(const struct config *c, uint64_t stores, char *text, size_t bytes)
 {
 	unsigned n_all = (unsigned)__builtin_popcountll(stores), n_named = 0;
-	int n = snprintf(text, bytes, "%s", !n_all ? "no store" : n_all > 1 ? "stores" : "store");
+	int n = snprintf(text, bytes, "%s", !n_all ? "its writers" : n_all > 1 ? "stores" : "store");
 
 	for (uint16_t s = 0; s < c->n_stores && n_named < STORES_NAMED; s++) {
 		if (stores >> s & 1)

@@ -359,6 +359,9 @@ static void check_stuck(struct control *c)
 		if (likely(failover_can_go_on(c, x, eligible_now(c, x->peer_idx))))
 			continue;
 		path_explain(c, x->peer_idx, x->reach_mask, cause, sizeof(cause));
+		if (!x->is_failover) /* the others may well be up */
+			strncat(cause, "; without failover a transfer keeps to the rails that it was dealt",
+				sizeof(cause) - strlen(cause) - 1);
 		xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, cause);
 		next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
 	}

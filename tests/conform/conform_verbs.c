@@ -359,7 +359,7 @@ Test(conform_verbs, write_by_the_region_s_own_key_is_refused)
 	begin(1);
 	open_window(0, 1, 0, 8192);
 	mr = ib_of(c->a)->mrs[REGION_A].mr;
-	refused(0, mr->rkey, (uintptr_t)mem_a, 100);
+	refused(0, mr->lkey, (uintptr_t)mem_a, 100);
 }
 
 /* ---- reading ---- */

@@ -100,7 +100,7 @@ class Guest:
         command = [
             'qemu-system-x86_64', '-accel', 'tcg,thread=multi,tb-size=512', '-cpu', 'max', '-smp', str(cpus), '-m', str(memory_mib), '-nodefaults',
             '-no-reboot', '-display', 'none', '-kernel', os.path.join(kernel_dir, 'vmlinuz'), '-initrd', os.path.join(kernel_dir, 'initrd'),
-            '-append', 'console=ttyS0 quiet mitigations=off tsc=reliable panic=1 net.ifnames=0 ' + ' '.join(f'railyard.{k}={v}' for k, v in words.items()),
+            '-append', 'console=ttyS0 quiet mitigations=off panic=1 net.ifnames=0 ' + ' '.join(f'railyard.{k}={v}' for k, v in words.items()),
             '-virtfs', 'local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap',
             '-virtfs', f'local,path={self.out},mount_tag=out,security_model=none',
             '-serial', 'stdio', '-chardev', f'socket,id=agent,path={self.dir}/serial', '-serial', 'chardev:agent',

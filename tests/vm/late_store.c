@@ -3,20 +3,16 @@
  * A store that heeds neither CANCEL nor ttl: loaded into a daemon by LD_PRELOAD, it holds back one answer and writes it
  * when the reader has been told that nothing will be written.
  *
- * The directory LATE_DIR steers it. While the file "hold" is there, the first chain with an RDMA WRITE is kept: the
+ * While the file "hold" is there, the first chain with an RDMA WRITE is kept: the
  * daemon believes that it was posted. When "cancelled" appears the chain's DONE goes out alone, saying CANCELLED; when
  * "write" appears, the WRITEs. "held", "told" and "written" say how far it is; "refused" that the device then reported
  * a remote access error for that QP.
  */
-#include <dlfcn.h>
-#include <infiniband/verbs.h>
+#include "store_shim.h"
+
 #include <pthread.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <railyard/status.h>
 
@@ -25,13 +21,8 @@
 #define WRS_MAX 32
 #define MSG_MAX_BYTES 256
 
-typedef int (*post_fn)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-typedef int (*poll_fn)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-
 /* The chain that was kept; filled by the lcore that posted it, then the thread's. */
 static struct {
-	post_fn post;
-	poll_fn poll;
 	struct ibv_qp *qp;
 	uint32_t qp_num; /* 0 until the WRITEs are posted; the thread's (release), read by lcores (acquire) */
 	int n;
@@ -42,46 +33,19 @@ static struct {
 	bool is_held;
 } kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool has_file(const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", getenv("LATE_DIR"), name);
-	return access(path, F_OK) == 0;
-}
-
-static void make_file(const char *name)
-{
-	char path[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", getenv("LATE_DIR"), name);
-	f = fopen(path, "w");
-	if (f)
-		fclose(f);
-}
-
-static void await_file(const char *name)
-{
-	struct timespec t = {.tv_nsec = 2000000};
-
-	while (!has_file(name))
-		nanosleep(&t, NULL);
-}
-
 static void post_all(bool want_writes)
 {
 	struct ibv_send_wr *bad;
 
 	for (int i = 0; i < kept.n; i++) {
 		if ((kept.wr[i].opcode == IBV_WR_RDMA_WRITE) == want_writes)
-			kept.post(kept.qp, &kept.wr[i], &bad);
+			shim_post(kept.qp, &kept.wr[i], &bad);
 	}
 }
 
 static void *go_on(void *arg)
 {
-	await_file("cancelled");
+	shim_await_file("cancelled");
 	for (int i = 0; i < kept.n; i++) {
 		struct wire_done *m = (struct wire_done *)kept.msg[i];
 
@@ -91,22 +55,13 @@ static void *go_on(void *arg)
 		}
 	}
 	post_all(false);
-	make_file("told");
-	await_file("write");
-	/* Partner: the load in poll_cq. */
+	shim_make_file("told");
+	shim_await_file("write");
+	/* Partner: the load in shim_poll_cq. */
 	__atomic_store_n(&kept.qp_num, kept.qp->qp_num, __ATOMIC_RELEASE);
 	post_all(true);
-	make_file("written");
+	shim_make_file("written");
 	return arg;
-}
-
-static bool has_write(const struct ibv_send_wr *wr)
-{
-	for (; wr; wr = wr->next) {
-		if (wr->opcode == IBV_WR_RDMA_WRITE)
-			return true;
-	}
-	return false;
 }
 
 static bool keep(struct ibv_qp *qp, const struct ibv_send_wr *wr)
@@ -131,45 +86,29 @@ static bool keep(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 	return pthread_create(&thread, NULL, go_on, NULL) == 0;
 }
 
-static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	bool is_kept = false;
 
 	pthread_mutex_lock(&kept.lock);
-	if (!kept.is_held && has_write(wr) && has_file("hold"))
+	if (!kept.is_held && shim_has_write(wr) && shim_has_file("hold"))
 		is_kept = kept.is_held = keep(qp, wr);
 	pthread_mutex_unlock(&kept.lock);
 	if (!is_kept)
-		return kept.post(qp, wr, bad);
-	make_file("held");
+		return shim_post(qp, wr, bad);
+	shim_make_file("held");
 	return 0;
 }
 
-static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+int shim_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	int got = kept.poll(cq, n, wc);
+	int got = shim_poll(cq, n, wc);
 
 	for (int i = 0; i < got; i++) {
 		/* Partner: the store in go_on. */
 		if (wc[i].status == IBV_WC_REM_ACCESS_ERR &&
 			wc[i].qp_num == __atomic_load_n(&kept.qp_num, __ATOMIC_ACQUIRE))
-			make_file("refused");
+			shim_make_file("refused");
 	}
 	return got;
-}
-
-/* Called by the daemon in place of libibverbs' own. */
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
-{
-	typedef struct ibv_qp *(*create_fn)(struct ibv_pd *, struct ibv_qp_init_attr *);
-	create_fn create = (create_fn)dlsym(RTLD_NEXT, "ibv_create_qp");
-	struct ibv_qp *qp = create(pd, init);
-
-	if (qp && qp->context->ops.post_send != post_send) {
-		kept.post = qp->context->ops.post_send;
-		kept.poll = qp->context->ops.poll_cq;
-		qp->context->ops.post_send = post_send;
-		qp->context->ops.poll_cq = poll_cq;
-	}
-	return qp;
 }

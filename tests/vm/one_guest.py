@@ -13,7 +13,6 @@ import tap
 import vm_conform
 import vm_data
 import vm_demo
-import vm_device
 import vm_ends
 import vm_quarantine
 import vm_setup
@@ -25,7 +24,6 @@ GROUPS = {
     'ends': (vm_ends.run, {}),
     'quarantine': (vm_quarantine.run, {}),
     'setup': (vm_setup.run, {}),
-    'device': (vm_device.run, {}),
     'demo': (vm_demo.run, {}),
 }
 

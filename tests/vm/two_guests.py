@@ -13,7 +13,9 @@ import sys
 import guest
 import tap
 import vm_death
+import vm_hosts
 import vm_late
+import vm_limits
 import vm_links
 import vm_soak
 import vm_weather
@@ -25,6 +27,8 @@ GROUPS = {
     'late': (vm_late.run, {}),
     'soak': (vm_soak.run, {}),
     'death': (vm_death.run, {}),
+    'hosts': (vm_hosts.run, {}),
+    'limits': (vm_limits.run, {}),
     'mtu': (vm_weather.run_mtu, {'mtus': ((guest.MTU, guest.MTU), (guest.MTU, 1500))}),
 }
 

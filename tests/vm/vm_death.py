@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Daemons that die without a word, between reads and in the middle of them."""
 import nodes
-from vm_pair import MIB, Pair
+from vm_pair import MIB, Pair, scenarios
 
 SIZE = 64 * MIB
 
 
 def run(t, guests, build):
-    p = Pair(t, guests, build)
-    with t.scenario('start', p.logs):
-        p.start()
-        p.put('big', SIZE)
-    for scenario in (store_between_reads, store_during_a_read, reader_during_a_read, reader_during_a_put):
-        with t.scenario(scenario.__name__, p.logs):
-            scenario(t, p)
-            p.sound()
-    with t.scenario('end', p.logs):
-        p.stop()
+    scenarios(t, Pair(t, guests, build), SIZE, (store_between_reads, store_during_a_read, reader_during_a_read, reader_during_a_put))
 
 
 def restart_store(t, p):

@@ -28,7 +28,7 @@ def run(t, guests, build):
     p = pair(t, guests, build, reader_keys={'timeouts': {'fence': '60s'}})
     with t.scenario('store_that_ignores_cancel', p.logs):
         p.g1.check(f'rm -rf {DIR} && mkdir -p {DIR}')
-        p.start(f'env LD_PRELOAD={build}/tests/vm/liblate_store.so LATE_DIR={DIR}')
+        p.start(f'env LD_PRELOAD={build}/tests/vm/liblate_store.so SHIM_DIR={DIR}')
         place(p)
         store_that_ignores_cancel(t, p)
         p.sound()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Links between two hosts: bytes over both; one cut in mid-read; one that swallows RoCE packets while its sockets go on."""
 import nodes
-from vm_pair import MIB, Pair
+from vm_pair import MIB, Pair, scenarios
 
 SIZES = [1, 4095, 64 << 10, MIB + 1, 16 * MIB, 64 * MIB]
 BIG = 64 * MIB
@@ -16,22 +16,10 @@ PATIENT = {'rd': {'ack_timeout': 18}}
 def run(t, guests, build):
     # Dealt in turn, half of the stripes are rail1's, however slow it seems.
     in_turn = {'reader_keys': {'policy': 'round_robin'}}
-    scenarios(t, Pair(t, guests, build, reader_keys=in_turn), (sizes, link_down_fail, link_down_failover))
-    scenarios(t, Pair(t, guests, build, rail_keys=PATIENT), (black_hole_fail, black_hole_failover))
+    scenarios(t, Pair(t, guests, build, reader_keys=in_turn), BIG, (sizes, link_down_fail, link_down_failover))
+    scenarios(t, Pair(t, guests, build, rail_keys=PATIENT), BIG, (black_hole_fail, black_hole_failover))
     # Daemons of its own: a line that comes often is counted, not written.
-    scenarios(t, Pair(t, guests, build, rail_keys=PATIENT), (black_hole_at_store,))
-
-
-def scenarios(t, p, functions):
-    with t.scenario('start', p.logs):
-        p.start()
-        p.put('big', BIG)
-    for scenario in functions:
-        with t.scenario(scenario.__name__, p.logs):
-            scenario(t, p)
-            p.sound()
-    with t.scenario('end', p.logs):
-        p.stop()
+    scenarios(t, Pair(t, guests, build, rail_keys=PATIENT), BIG, (black_hole_at_store,))
 
 
 def sizes(t, p):

@@ -206,3 +206,16 @@ class Pair:
     @staticmethod
     def _is_idle(c):
         return c['inflight_bytes'] == 0 and c['windows_invalidated'] + c['windows_fenced'] == c['windows_bound']
+
+
+def scenarios(t, p, size, functions):
+    """Starts the pair with an object 'big' of so many bytes, runs function(t, p) of each scenario, which must leave it sound, and stops it."""
+    with t.scenario('start', p.logs):
+        p.start()
+        p.put('big', size)
+    for scenario in functions:
+        with t.scenario(scenario.__name__, p.logs):
+            scenario(t, p)
+            p.sound()
+    with t.scenario('end', p.logs):
+        p.stop()

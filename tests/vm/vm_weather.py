@@ -1,23 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Links that lose, delay, or carry only small packets; ends that differ in MTU; devices that say what happens to them."""
 import nodes
-from vm_pair import MIB, Pair
+from vm_pair import MIB, Pair, scenarios
 
 SIZE = 16 * MIB
 SMALL_PATH = 2000  # bytes of an IP packet that the small path still carries
 
 
 def run(t, guests, build):
-    p = Pair(t, guests, build)
-    with t.scenario('start', p.logs):
-        p.start()
-        p.put('big', SIZE)
-    for scenario in (loss, delay, small_path, port_events, gid_events):
-        with t.scenario(scenario.__name__, p.logs):
-            scenario(t, p)
-            p.sound()
-    with t.scenario('end', p.logs):
-        p.stop()
+    scenarios(t, Pair(t, guests, build), SIZE, (loss, delay, small_path, port_events, gid_events))
 
 
 def loss(t, p):
