@@ -60,6 +60,7 @@ struct api_deps {
 	struct rte_ring *from_work;
 	struct waker *waker; /* api's own */
 	struct waker *control_waker;
+	int control_set_fd; /* the epoll set that control sleeps on: wake-ups of clients go there */
 	struct waker *work_waker;
 	void (*force)(void *arg); /* a second SIGTERM or SIGINT; NULL = ignored */
 	void *force_arg;

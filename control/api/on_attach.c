@@ -20,6 +20,7 @@ void on_attach(struct request *r)
 		.put_arena_bytes = arena_bytes(r, "put_arena_bytes", d->config->put_arena_bytes),
 		.want_hugepages = d->has_hugepages,
 		.regions = d->regions,
+		.sleep_set_fd = d->control_set_fd,
 	};
 
 	if (why)

@@ -174,8 +174,8 @@ static void attached(struct session *s)
 	conn->fds[0] = c->ring.fd;
 	conn->fds[1] = c->read_arena.fd;
 	conn->fds[2] = c->put_arena.fd;
-	conn->fds[3] = s->api->deps.control_waker->event_fd;
-	conn->fds[4] = c->cq_event_fd;
+	conn->fds[3] = c->sq_event_fd;
+	conn->fds[4] = c->cq_wake_fd[1];
 	conn->n_fds = 5;
 	request_reply(r, describe(c, request_uint(r, "abi_minor", 0)));
 }

@@ -74,7 +74,7 @@ void ry_detach(struct ry_client *c)
 	unmap(&c->ring_map);
 	close(c->epoll_fd);
 	close(c->sq_event_fd);
-	close(c->cq_event_fd);
+	close(c->cq_wake_fd);
 	close(c->socket_fd);
 	if (c->fork_guard)
 		munmap(c->fork_guard, sizeof(*c->fork_guard));
@@ -163,7 +163,7 @@ static enum ry_status build(struct ry_client *c, struct ryc_handshake *h)
 	c->info = h->info;
 	c->socket_fd = h->socket_fd;
 	c->sq_event_fd = h->fds[3];
-	c->cq_event_fd = h->fds[4];
+	c->cq_wake_fd = h->fds[4];
 	status = map_all(c, h);
 	for (unsigned i = 0; i < 3; i++)
 		close(h->fds[i]); /* a mapping needs its descriptor no more */
@@ -294,8 +294,8 @@ static enum ry_status make_epoll(struct ry_client *c)
 
 	c->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	/* Drained without looking first, see read_event(). */
-	if (c->epoll_fd < 0 || fcntl(c->cq_event_fd, F_SETFL, O_NONBLOCK) ||
-		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->cq_event_fd, &event) ||
+	if (c->epoll_fd < 0 || fcntl(c->cq_wake_fd, F_SETFL, O_NONBLOCK) ||
+		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->cq_wake_fd, &event) ||
 		epoll_ctl(c->epoll_fd, EPOLL_CTL_ADD, c->socket_fd, &event))
 		return ryc_fail(c, RY_ERR_LIMIT, "attach: epoll: %s", strerror(errno));
 	return RY_OK;

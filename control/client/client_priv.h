@@ -124,8 +124,8 @@ struct ry_client {
 	struct ryc_map put_map;
 	int socket_fd;
 	int sq_event_fd;
-	int cq_event_fd;
-	int epoll_fd; /* socket and cq_event_fd, for ry_event_fd */
+	int cq_wake_fd;
+	int epoll_fd; /* socket and cq_wake_fd, for ry_event_fd */
 	struct ry_client_info info;
 	char cause[RY_CAUSE_MAX_BYTES];
 };
@@ -138,7 +138,7 @@ struct ryc_handshake {
 	uint64_t ring_bytes; /* out */
 	uint32_t ring_entries;
 	int socket_fd;
-	int fds[RYC_FDS]; /* ring, read arena, put arena, sq event, cq event; -1 = none */
+	int fds[RYC_FDS]; /* ring, read arena, put arena, the daemon's waker, ours; -1 = none */
 	struct ry_client_info info;
 	char cause[RY_CAUSE_MAX_BYTES];
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The attach handshake on the control socket: newline-delimited JSON-RPC 2.0, `hello` then `attach`. The reply to
- * `attach` carries five descriptors with its first byte: ring, read arena, put arena, submit eventfd, complete eventfd.
- * Afterwards the socket is only watched: its end is the daemon's.
+ * `attach` carries five descriptors with its first byte: ring, read arena, put arena, what wakes the daemon, what wakes
+ * us. Afterwards the socket is only watched: its end is the daemon's.
  */
 #include "client_priv.h"
 

@@ -271,7 +271,7 @@ void ryc_disarm(struct ry_client *c)
 
 enum ry_status ryc_sleep(struct ry_client *c, uint64_t until_ns)
 {
-	struct pollfd fds[2] = {{.fd = c->cq_event_fd, .events = POLLIN}, {.fd = c->socket_fd, .events = POLLIN}};
+	struct pollfd fds[2] = {{.fd = c->cq_wake_fd, .events = POLLIN}, {.fd = c->socket_fd, .events = POLLIN}};
 	uint32_t n_before = c->n_flight;
 	int n;
 
@@ -318,9 +318,9 @@ static int poll_fds(struct ry_client *c, uint64_t until_ns, struct pollfd fds[2]
 
 static void read_event(struct ry_client *c)
 {
-	uint64_t count;
+	uint8_t wakes[64]; /* what is left behind costs an empty wake-up */
 
 	/* Non-blocking (set at attach): EAGAIN says that nobody signalled. */
-	while (read(c->cq_event_fd, &count, sizeof(count)) < 0 && errno == EINTR)
+	while (read(c->cq_wake_fd, wakes, sizeof(wakes)) < 0 && errno == EINTR)
 		;
 }

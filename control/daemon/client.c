@@ -4,7 +4,9 @@
 #include "daemon/numa.h"
 #include "eal/eal.h"
 
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,6 +26,7 @@ struct layout {
 	uint32_t total;
 };
 
+static int make_wakers(struct client *c, const struct client_conf *conf, char *message, uint32_t message_bytes);
 static int plan_layout(uint32_t n_entries, struct layout *l);
 static int map_all(struct client *c, const struct client_conf *conf, const struct layout *l, char *message,
 	uint32_t message_bytes);
@@ -50,13 +53,10 @@ int client_create(const struct client_conf *conf, char *message, uint32_t messag
 	c->uid = conf->uid;
 	c->n_entries = conf->n_entries;
 	c->ring.fd = c->read_arena.fd = c->put_arena.fd = -1;
-	c->cq_event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (c->cq_event_fd < 0) {
-		rc = explain(-errno, message, message_bytes, "no eventfd: %s; raise the limit of open files",
-			strerror(errno));
-		goto err_client;
-	}
-	rc = map_all(c, conf, &l, message, message_bytes);
+	c->sq_event_fd = c->cq_wake_fd[0] = c->cq_wake_fd[1] = -1;
+	rc = make_wakers(c, conf, message, message_bytes);
+	if (rc == 0)
+		rc = map_all(c, conf, &l, message, message_bytes);
 	if (rc == 0)
 		rc = register_all(c, conf, message, message_bytes);
 	if (rc < 0)
@@ -86,9 +86,45 @@ void client_destroy(struct client *c)
 	mapping_unmap(&c->put_arena);
 	mapping_unmap(&c->read_arena);
 	mapping_unmap(&c->ring);
-	if (c->cq_event_fd >= 0)
-		close(c->cq_event_fd);
+	/* The client may keep its copy: closing ours would leave it in the set for as long. */
+	if (c->sq_event_fd >= 0) {
+		epoll_ctl(c->sleep_set_fd, EPOLL_CTL_DEL, c->sq_event_fd, NULL);
+		close(c->sq_event_fd);
+	}
+	for (int i = 0; i < 2; i++) {
+		if (c->cq_wake_fd[i] >= 0)
+			close(c->cq_wake_fd[i]);
+	}
 	free(c);
+}
+
+/* The flag of the call, not the flags of a descriptor, keeps it from waiting: those of [1] are the client's to change.
+ * EAGAIN means that it has not taken earlier ones, and its end is readable already. A socket, not a pipe: a reader that
+ * faults in the middle of a pipe's read holds up its writer. */
+void client_wake(const struct client *c)
+{
+	if (send(c->cq_wake_fd[0], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return;
+}
+
+/*
+ * Each direction has a descriptor of this client's own. Control learns of the eventfd by edges and never reads it, so a
+ * client that reads it, fills it or changes its flags makes its own wake-ups late and nobody else's.
+ */
+static int make_wakers(struct client *c, const struct client_conf *conf, char *message, uint32_t message_bytes)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+	int room = 1; /* the kernel takes its least: a handful of unread wake-ups */
+
+	c->sleep_set_fd = conf->sleep_set_fd;
+	c->sq_event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (c->sq_event_fd >= 0 && epoll_ctl(c->sleep_set_fd, EPOLL_CTL_ADD, c->sq_event_fd, &e) == 0 &&
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, c->cq_wake_fd) == 0 &&
+		setsockopt(c->cq_wake_fd[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0 &&
+		shutdown(c->cq_wake_fd[0], SHUT_RD) == 0)
+		return 0;
+	return explain(-errno, message, message_bytes,
+		"no descriptors to wake each other with: %s; raise the limit of open files", strerror(errno));
 }
 
 static int plan_layout(uint32_t n, struct layout *l)

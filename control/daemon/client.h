@@ -41,8 +41,12 @@ struct client {
 	struct ry_sqe *sq;
 	struct ry_cqe *cq;
 	struct ry_slot *slots;
-	int numa_node;   /* of its read arena, -1 = unknown */
-	int cq_event_fd; /* daemon writes, client sleeps on it */
+	int numa_node; /* of its read arena, -1 = unknown */
+	/* Waking up. The client gets the eventfd and [1], with all rights over what it gets: nobody here reads, writes
+	 * or relies on the flags of either. */
+	int sq_event_fd; /* the client writes it; in the set that control sleeps on */
+	int sleep_set_fd;
+	int cq_wake_fd[2]; /* a socket pair: client_wake sends on [0], the client sleeps on [1] */
 	/* control's */
 	alignas(64) void *state; /* control's record of this client */
 };
@@ -57,10 +61,13 @@ struct client_conf {
 	uint64_t put_arena_bytes;
 	bool want_hugepages;
 	struct region_set *regions; /* the node's */
+	int sleep_set_fd;           /* the epoll set that control sleeps on */
 };
 int client_create(const struct client_conf *conf, char *message, uint32_t message_bytes, struct client **out);
 /* Work thread, after control gave it back (or it never saw it). */
 void client_destroy(struct client *c);
+/* Makes the client's descriptor readable. Never waits, whatever the client did to it. Control lcore. */
+void client_wake(const struct client *c);
 
 #ifdef __cplusplus
 }

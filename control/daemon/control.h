@@ -40,6 +40,7 @@ struct control_deps {
 	struct rte_ring *to_api;
 	struct rte_ring *from_api;
 	struct waker *waker; /* control's own */
+	int set_fd;          /* the epoll set that control sleeps on; the waker is in it, and each client's eventfd */
 	struct waker *conn_waker;
 	struct waker *api_waker;
 	struct control_counters *counters;

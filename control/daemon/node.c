@@ -5,6 +5,7 @@
 
 #include <rte_lcore.h>
 
+#include <sys/epoll.h>
 #include <sys/random.h>
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Control and conn pass metadata, pair events and dials; both bound how many they have under way, far below this. */
 #define CONN_RING_ENTRIES 8192u
@@ -55,6 +57,7 @@ int node_create(const struct node_conf *conf, char *message, uint32_t message_by
 	memset(n, 0, sizeof(*n));
 	n->config = conf->config;
 	n->has_hugepages = conf->want_hugepages;
+	n->control_set_fd = -1;
 	n->control_waker.event_fd = n->conn_waker.event_fd = n->api_waker.event_fd = n->work_waker.event_fd = -1;
 	identify(n);
 	choose_spin(n, conf);
@@ -101,6 +104,8 @@ void node_destroy(struct node *n)
 	spsc_free(n->control_to_api);
 	spsc_free(n->api_to_work);
 	spsc_free(n->work_to_api);
+	if (n->control_set_fd >= 0)
+		close(n->control_set_fd);
 	waker_fini(&n->control_waker);
 	waker_fini(&n->conn_waker);
 	waker_fini(&n->api_waker);
@@ -128,6 +133,7 @@ void node_api_deps(struct node *n, struct api_deps *deps)
 		.from_work = n->work_to_api,
 		.waker = &n->api_waker,
 		.control_waker = &n->control_waker,
+		.control_set_fd = n->control_set_fd,
 		.work_waker = &n->work_waker,
 	};
 }
@@ -165,6 +171,8 @@ static void choose_spin(struct node *n, const struct node_conf *conf)
 
 static int make_rings(struct node *n, struct text *t)
 {
+	struct epoll_event e = {.events = EPOLLIN};
+
 	n->control_to_conn = spsc_create("control-conn", CONN_RING_ENTRIES);
 	n->conn_to_control = spsc_create("conn-control", CONN_RING_ENTRIES);
 	n->api_to_control = spsc_create("api-control", API_RING_ENTRIES);
@@ -177,6 +185,9 @@ static int make_rings(struct node *n, struct text *t)
 	if (waker_init(&n->control_waker) < 0 || waker_init(&n->conn_waker) < 0 || waker_init(&n->api_waker) < 0 ||
 		waker_init(&n->work_waker) < 0)
 		return explain(t, -EMFILE, "node: no eventfd; raise the limit of open files");
+	n->control_set_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (n->control_set_fd < 0 || epoll_ctl(n->control_set_fd, EPOLL_CTL_ADD, n->control_waker.event_fd, &e) < 0)
+		return explain(t, -EMFILE, "node: no epoll set; raise the limit of open files");
 	n->work = (struct work){n->api_to_work, n->work_to_api, &n->work_waker, &n->api_waker};
 	return 0;
 }
@@ -301,6 +312,7 @@ static int make_control(struct node *n, struct text *t)
 		.to_api = n->control_to_api,
 		.from_api = n->api_to_control,
 		.waker = &n->control_waker,
+		.set_fd = n->control_set_fd,
 		.conn_waker = &n->conn_waker,
 		.api_waker = &n->api_waker,
 		.counters = &n->counters,

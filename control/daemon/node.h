@@ -64,6 +64,7 @@ struct node {
 	struct rte_ring *api_to_work;
 	struct rte_ring *work_to_api;
 	struct work work;
+	int control_set_fd; /* the epoll set that control sleeps on */
 	/* each slept on by its thread */
 	alignas(64) struct waker control_waker;
 	alignas(64) struct waker conn_waker;

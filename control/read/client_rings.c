@@ -130,7 +130,7 @@ void rings_wake(struct control *c)
 		/* Partner: the client's fence between its need_wakeup and its second look. */
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&cs->client->cq_index->need_wakeup, __ATOMIC_RELAXED))
-			waker_signal(&(struct waker){.event_fd = cs->client->cq_event_fd});
+			client_wake(cs->client);
 	}
 }
 

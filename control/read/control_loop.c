@@ -4,17 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include <rte_pause.h>
 
 #include "daemon/numa.h"
 #include "read/control_priv.h"
 
+#define EVENTS_MAX 64 /* of one sleep: all say the same, and each is told once */
+
 static unsigned housekeeping(struct control *c);
 static void shutdown_step(struct control *c);
 static void kick(struct control *c);
-static void control_sleep(struct control *c, int epoll_fd);
+static void control_sleep(struct control *c);
 static bool has_input(struct control *c);
 
 int control_create(const struct control_deps *deps, struct control **out)
@@ -179,11 +180,8 @@ uint64_t control_next_timer(const struct control *c)
 
 void control_run(struct control *c)
 {
-	struct epoll_event ev = {.events = EPOLLIN};
-	int fd = epoll_create1(EPOLL_CLOEXEC);
 	uint64_t idle_since_ns = 0;
 
-	epoll_ctl(fd, EPOLL_CTL_ADD, c->d.waker->event_fd, &ev);
 	while (!c->want_stop) {
 		uint64_t now_ns = clock_ns();
 
@@ -197,16 +195,15 @@ void control_run(struct control *c)
 			rte_pause();
 			continue;
 		}
-		control_sleep(c, fd);
+		control_sleep(c);
 		idle_since_ns = 0;
 	}
-	close(fd);
 }
 
-static void control_sleep(struct control *c, int epoll_fd)
+static void control_sleep(struct control *c)
 {
+	struct epoll_event events[EVENTS_MAX];
 	uint64_t at = control_next_timer(c);
-	struct epoll_event ev;
 	int timeout_ms = -1;
 
 	waker_prepare(c->d.waker);
@@ -215,7 +212,7 @@ static void control_sleep(struct control *c, int epoll_fd)
 		if (at != UINT64_MAX)
 			timeout_ms = at <= c->now_ns ? 0 : (int)((at - c->now_ns + 999999) / 1000000);
 		stat_add(&c->counters->sleeps, 1);
-		epoll_wait(epoll_fd, &ev, 1, timeout_ms);
+		epoll_wait(c->d.set_fd, events, EVENTS_MAX, timeout_ms);
 	}
 	rings_want_wakeup(c, false);
 	waker_cancel(c->d.waker);

@@ -5,9 +5,11 @@
  * One memfd of 4 KiB pages, mapped read-write by both, holds in this order: struct ry_ring_header, the submit ring's
  * indices, the complete ring's indices, the submit entries, the complete entries, the slots. Nothing in it is trusted
  * by the daemon: it validates every index and length on every access and copies a request before it looks at it. Each
- * index has one writer. Both sides may sleep on an eventfd: the sleeper sets need_wakeup, issues a full fence, looks at
- * the ring once more, then sleeps; the producer publishes its index, issues a full fence, and writes the eventfd when
- * need_wakeup is set (pattern of io_uring's SQPOLL).
+ * index has one writer. Both sides may sleep: the sleeper sets need_wakeup, issues a full fence, looks at the ring once
+ * more, then sleeps; the producer publishes its index, issues a full fence, and wakes the other side when need_wakeup
+ * is set (pattern of io_uring's SQPOLL). The client wakes the daemon by writing a uint64_t 1 to the fourth descriptor
+ * of the attach reply, an eventfd that it must not read; it sleeps until the fifth polls readable, and then reads that
+ * until it is not: up to 64 bytes at a time, whose values and number mean nothing.
  */
 #ifndef RAILYARD_RING_H
 #define RAILYARD_RING_H

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -150,6 +151,7 @@ static void set_up(void)
 		.from_work = spsc_create("d", API_RING_ENTRIES),
 		.waker = &api_waker,
 		.control_waker = &control_waker,
+		.control_set_fd = epoll_create1(EPOLL_CLOEXEC),
 		.work_waker = &work_waker,
 	};
 	work = (struct work){deps.to_work, deps.from_work, &work_waker, &api_waker};

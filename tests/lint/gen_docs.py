@@ -43,7 +43,8 @@ $ nc -U /run/railyard/railyard.sock
 ```
 
 A line has at most 64 KiB, and the next request of a connection is looked at when the one before was answered. A refusal has the code -32000 - status ([errors.md](errors.md)), or JSON-RPC's own where the line is no request. The
-descriptors of `attach` are, in this order: ring, read arena, put arena, the eventfd that wakes the daemon, the eventfd that wakes the client; what is in the ring is told in `include/railyard/ring.h`.
+descriptors of `attach` are, in this order: ring, read arena, put arena, the eventfd that wakes the daemon, the socket that wakes the client; what is in the ring, and how both wake, is told in
+`include/railyard/ring.h`. When all places for connections are taken, one that nothing is asked on is told LIMIT and closed for a new one ([security.md](security.md)).
 
 Permission *any*: whoever may connect; *admin*: root, or the user that the daemon runs as. An unknown parameter, or a value out of its range, is refused.
 

@@ -118,6 +118,7 @@ struct client *rig_attach(struct rig *r, uint64_t arena_bytes)
 		.read_arena_bytes = arena_bytes,
 		.put_arena_bytes = r->config.put_arena_bytes,
 		.regions = &r->node->regions,
+		.sleep_set_fd = r->node->control_set_fd,
 	};
 	struct api_call *c = calloc(1, sizeof(*c));
 	struct client *cl = NULL;

@@ -90,13 +90,13 @@ static void kick(void)
 	/* Partner: the fence in rings_want_wakeup. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&rig.client->sq_index->need_wakeup, __ATOMIC_RELAXED))
-		waker_signal(&rig.node->control_waker);
+		waker_signal(&(struct waker){.event_fd = rig.client->sq_event_fd});
 }
 
 static struct ry_cqe await(uint64_t ticket)
 {
 	struct client *c = rig.client;
-	struct pollfd fd = {.fd = c->cq_event_fd, .events = POLLIN};
+	struct pollfd fd = {.fd = c->cq_wake_fd[1], .events = POLLIN};
 	struct ry_cqe cqe;
 	uint64_t count;
 
@@ -191,6 +191,7 @@ static void start(pthread_t threads[3])
 	rig.config.reconnect_ns = 20000000;
 	tap_need(node_create(&conf, message, sizeof(message), &rig.node) == 0, message);
 	client.regions = &rig.node->regions;
+	client.sleep_set_fd = rig.node->control_set_fd;
 	tap_need(client_create(&client, message, sizeof(message), &rig.client) == 0, message);
 	for (uint16_t i = 0; i < 2; i++)
 		tap_need(rail_launch(rig.node->rails[i]) == 0, "a rail's lcore starts");

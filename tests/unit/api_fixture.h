@@ -17,6 +17,7 @@
 #include <criterion/criterion.h>
 #include <jansson.h>
 
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -167,6 +168,7 @@ static inline void start(void)
 		.from_work = spsc_create("d", API_RING_ENTRIES),
 		.waker = &api_waker,
 		.control_waker = &control_waker,
+		.control_set_fd = epoll_create1(EPOLL_CLOEXEC),
 		.work_waker = &work_waker,
 		.force = on_force,
 	};

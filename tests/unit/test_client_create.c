@@ -4,8 +4,10 @@
 
 #include <criterion/criterion.h>
 
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <errno.h>
@@ -27,6 +29,7 @@ struct fake_rail {
 static struct fake_rail fakes[2];
 static struct region_set regions;
 static char message[256];
+static int sleep_set = -1;
 
 static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
 {
@@ -51,6 +54,8 @@ static void setup(void)
 		regions.rails[i] = (struct region_rail){&fakes[i], fake_reg, fake_dereg, false};
 	}
 	memset(message, 0, sizeof(message));
+	if (sleep_set < 0)
+		sleep_set = epoll_create1(EPOLL_CLOEXEC);
 }
 
 static struct client_conf conf_of(uint32_t n_entries)
@@ -63,6 +68,7 @@ static struct client_conf conf_of(uint32_t n_entries)
 		.read_arena_bytes = READ_BYTES,
 		.put_arena_bytes = PUT_BYTES,
 		.regions = &regions,
+		.sleep_set_fd = sleep_set,
 	};
 }
 
@@ -82,6 +88,21 @@ static int n_open_files(void)
 	for (int fd = 0; fd < 256; fd++)
 		n += fcntl(fd, F_GETFD) >= 0;
 	return n;
+}
+
+/* How many that control would be woken by. */
+static int n_woken(void)
+{
+	struct epoll_event e[8];
+
+	return epoll_wait(sleep_set, e, 8, 0);
+}
+
+static void fill(int event_fd)
+{
+	uint64_t most = UINT64_MAX - 1;
+
+	cr_assert_eq(write(event_fd, &most, sizeof(most)), 8);
 }
 
 TestSuite(client_create, .init = setup);
@@ -258,4 +279,68 @@ Test(client_create, more_than_may_be_locked_is_refused_at_attach)
 	snprintf(need, sizeof(need), "needs %u KiB", (unsigned)(2 * (READ_BYTES + PUT_BYTES) / 1024));
 	cr_assert(strstr(message, need), "'%s' is not in '%s'", need, message);
 	cr_assert(fakes[0].n_registered == 0 && fakes[1].n_registered == 0);
+}
+
+/* Whatever it does to its descriptor, nobody waits for it: an alarm ends us if we do. */
+Test(client_create, waking_a_client_never_waits)
+{
+	struct client *c = create();
+	uint8_t taken[64];
+	int theirs = dup(c->cq_wake_fd[1]);
+
+	alarm(10);
+	cr_assert_eq(fcntl(theirs, F_SETFL, 0), 0, "blocking from now on");
+	cr_expect_lt(send(theirs, "", 1, MSG_NOSIGNAL), 0, "it cannot send us anything");
+	for (int i = 0; i < 10000; i++)
+		client_wake(c);
+	cr_expect_gt(recv(theirs, taken, sizeof(taken), MSG_DONTWAIT), 0, "and it is woken");
+	while (recv(theirs, taken, sizeof(taken), MSG_DONTWAIT) > 0)
+		;
+	client_wake(c);
+	cr_expect_eq(recv(theirs, taken, sizeof(taken), MSG_DONTWAIT), 1, "again once it has taken them");
+	close(theirs);
+	client_wake(c);
+	client_destroy(c);
+	alarm(0);
+}
+
+/* Each write is an edge, whatever is in the counter; nothing of a client's is ever read. */
+Test(client_create, waking_control_works_for_each_client_alone)
+{
+	struct client *hostile = create(), *other = create();
+	uint64_t one = 1, count;
+
+	cr_expect_eq(n_woken(), 0);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(write(other->sq_event_fd, &one, sizeof(one)), 8);
+		cr_expect_eq(n_woken(), 1, "every time");
+		cr_expect_eq(n_woken(), 0, "once");
+	}
+	cr_assert_eq(fcntl(hostile->sq_event_fd, F_SETFL, 0), 0);
+	fill(hostile->sq_event_fd);
+	cr_expect_eq(n_woken(), 1);
+	cr_assert_eq(write(other->sq_event_fd, &one, sizeof(one)), 8);
+	cr_assert_eq(read(hostile->sq_event_fd, &count, sizeof(count)), 8);
+	cr_expect_eq(n_woken(), 1, "what the other took was its own");
+	client_destroy(hostile);
+	client_destroy(other);
+}
+
+/* It may keep its copies for as long as it likes. */
+Test(client_create, who_left_wakes_nobody)
+{
+	struct client *c = create();
+	int theirs = dup(c->sq_event_fd), wake = dup(c->cq_wake_fd[1]), n_files;
+	uint64_t one = 1;
+	uint8_t taken;
+
+	client_destroy(c);
+	cr_assert_eq(write(theirs, &one, sizeof(one)), 8);
+	cr_expect_eq(n_woken(), 0);
+	cr_expect_eq(recv(wake, &taken, 1, MSG_DONTWAIT), 0, "the end");
+	close(theirs);
+	close(wake);
+	n_files = n_open_files();
+	client_destroy(create());
+	cr_expect_eq(n_open_files(), n_files);
 }

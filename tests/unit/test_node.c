@@ -181,6 +181,7 @@ Test(node, client_attaches_and_leaves)
 
 	cr_assert_eq(create(true), 0, "%s", message);
 	client.regions = &node->regions;
+	client.sleep_set_fd = node->control_set_fd;
 	job.conf = client;
 	cr_assert(spsc_push(node->api_to_work, &job));
 	turn(now_ns);

@@ -100,6 +100,7 @@ static void attach(struct world *w, unsigned i)
 		.read_arena_bytes = w->r.config.read_arena_bytes,
 		.put_arena_bytes = w->r.config.put_arena_bytes,
 		.regions = &w->r.node->regions,
+		.sleep_set_fd = w->r.node->control_set_fd,
 	};
 	struct api_call *c = call(w, API_ATTACH);
 	char message[256];
