@@ -11,7 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool make_room(struct api *api);
+static bool is_unused(const struct api_conn *c);
+static uint32_t n_unused(const struct api *api, pid_t pid);
 static void add(struct api *api, int fd);
+static void tell(int fd, const char *why);
 static void turn_away(int fd, const char *why);
 static void take(struct api_conn *c);
 static bool next_line(struct api_conn *c, char **line, uint32_t *bytes);
@@ -21,19 +25,21 @@ static ssize_t send_some(struct api_conn *c);
 static void end_out(struct api_conn *c);
 static void update_events(struct api_conn *c);
 
+#define STANDING_NS 100000000ull /* an answer of which nothing was taken for so long does not keep a place */
+
 void api_accept(struct api *api)
 {
 	int fd;
 
 	for (;;) {
 		fd = accept4(api->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (fd >= 0 && api->n_conns < api->n_conns_max) {
+		if (fd >= 0 && (api->n_conns < api->n_conns_max || make_room(api))) {
 			add(api, fd);
 			continue;
 		}
 		if (fd >= 0) {
-			turn_away(fd,
-				"too many connections to the control socket; close some, or raise reader.max_clients");
+			turn_away(fd, "too many connections to the control socket, and all of them in use; close some, "
+				      "or raise reader.max_clients");
 			continue;
 		}
 		if (errno != EMFILE && errno != ENFILE)
@@ -125,6 +131,50 @@ void api_conn_close(struct api_conn *c)
 	c->session = NULL;
 }
 
+/*
+ * Whoever holds connections without using them does not lock others out: of the process that holds most of such, the
+ * one that was silent longest goes.
+ */
+static bool make_room(struct api *api)
+{
+	struct api_conn *c, *victim = NULL;
+	uint32_t most = 0;
+
+	TAILQ_FOREACH (c, &api->conns, link) {
+		uint32_t n = is_unused(c) ? n_unused(api, c->pid) : 0;
+
+		if (n > most || (n && n == most && c->heard_ns < victim->heard_ns)) {
+			most = n;
+			victim = c;
+		}
+	}
+	if (!victim)
+		return false;
+	if (!victim->out)
+		tell(victim->fd, "closed to make room, because nothing was asked for the longest here; connect again");
+	api_conn_close(victim);
+	return true;
+}
+
+/* Neither an attached client nor one that is still to get an answer, unless it takes nothing of it. Half a line is
+ * silence. */
+static bool is_unused(const struct api_conn *c)
+{
+	bool is_standing = c->out && c->api->now_ns > c->out_since_ns + STANDING_NS;
+
+	return c->fd >= 0 && !c->session && !c->request && (!c->out || is_standing);
+}
+
+static uint32_t n_unused(const struct api *api, pid_t pid)
+{
+	const struct api_conn *c;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH (c, &api->conns, link)
+		n += c->pid == pid && is_unused(c);
+	return n;
+}
+
 static void add(struct api *api, int fd)
 {
 	struct api_conn *c = calloc(1, sizeof(*c));
@@ -145,14 +195,21 @@ static void add(struct api *api, int fd)
 	c->api = api;
 	c->fd = fd;
 	c->events = EPOLLIN;
+	c->heard_ns = api->now_ns;
 	c->pid = peer.pid;
 	c->uid = peer.uid;
 	TAILQ_INSERT_TAIL(&api->conns, c, link);
 	api->n_conns++;
 }
 
-/* A fresh socket has room for one line. */
 static void turn_away(int fd, const char *why)
+{
+	tell(fd, why);
+	close(fd);
+}
+
+/* A socket that nothing waits in has room for one line. */
+static void tell(int fd, const char *why)
 {
 	char line[320];
 	int n = snprintf(line, sizeof(line),
@@ -161,7 +218,6 @@ static void turn_away(int fd, const char *why)
 		API_CODE_STATUS - (int)RY_ERR_LIMIT, why);
 
 	send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
-	close(fd);
 }
 
 /* One read a turn, so that no connection starves the others. */
@@ -192,6 +248,7 @@ static bool next_line(struct api_conn *c, char **line, uint32_t *bytes)
 		c->in_scanned = c->in_bytes;
 		return false;
 	}
+	c->heard_ns = c->api->now_ns;
 	*line = c->in;
 	*bytes = (uint32_t)(end - c->in) + 1;
 	return true;
@@ -254,6 +311,7 @@ static void end_out(struct api_conn *c)
 {
 	free(c->out);
 	c->out = NULL;
+	c->heard_ns = c->api->now_ns;
 	c->api->n_waiting--;
 }
 

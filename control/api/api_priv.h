@@ -57,6 +57,7 @@ struct api_conn {
 	size_t out_bytes;
 	size_t out_pos;
 	uint64_t out_since_ns; /* last time anything of `out` was taken */
+	uint64_t heard_ns;     /* last time that it came, sent a whole line, or had an answer */
 	int fds[API_FDS_MAX];  /* to go with the first byte of `out`; not owned */
 	uint32_t n_fds;
 };

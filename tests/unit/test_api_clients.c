@@ -378,16 +378,80 @@ Test(api_clients, a_hundred_clients_at_once)
 		cr_expect_eq(int_at(hear(fds[i]), "id"), 5);
 	}
 	cr_expect_eq(api_n_conns(api), 60);
+	now_ns++;
 	for (int i = 60; i < N; i++)
 		fds[i] = dial_only();
 	settle();
 	cr_expect_eq(api_n_conns(api), 4 + API_EXTRA_CONNS);
-	expect_error(hear(fds[99]), -32015, "LIMIT", "too many connections");
+	/* Who was silent longest made room. */
+	expect_error(hear(fds[0]), -32015, "LIMIT", "make room");
+	cr_expect_null(hear(fds[0]));
+	cr_expect_eq(int_at(result_of(fds[99], HELLO), "version"), 1);
+	cr_expect_eq(int_at(ask(fds[59], "{\"id\":5,\"method\":\"rails\"}\n"), "id"), 5);
 	for (int i = 0; i < N; i++)
 		close(fds[i]);
 	settle();
 	cr_expect_eq(api_n_conns(api), 0);
 	close(dial());
+}
+
+/* The places are for those that use them: who only holds some goes first, and of several the one that holds most. */
+Test(api_clients, who_holds_connections_makes_room_for_others)
+{
+	enum { N = 4 + API_EXTRA_CONNS };
+	int attached = attach(), held[N];
+	int ends[2];
+	pid_t child;
+	char byte = 0;
+
+	cr_assert_eq(pipe(ends), 0);
+	child = fork();
+	if (child == 0) {
+		dial_only();
+		cr_assert_eq(write(ends[1], &byte, 1), 1);
+		pause();
+	}
+	cr_assert_eq(read(ends[0], &byte, 1), 1);
+	settle();
+	cr_assert_eq(api_n_conns(api), 2, "the child's is the oldest that says nothing");
+	for (int i = 0; i < N; i++, now_ns++) {
+		held[i] = dial_only();
+		say(held[i], "{\"id\":1,");
+		settle();
+	}
+	cr_expect_eq(api_n_conns(api), N);
+	expect_error(hear(held[0]), -32015, "LIMIT", "make room");
+	expect_error(hear(held[1]), -32015, "LIMIT", "make room");
+	cr_expect_null(hear(held[2]), "it is not answered yet");
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	settle();
+	cr_expect_eq(api_n_conns(api), N - 1, "the child's was still there");
+	cr_expect_eq(api_n_sessions(api), 1, "and the client");
+	cr_expect_not_null(result_of(attached, "{\"id\":1,\"method\":\"version\"}\n"));
+}
+
+/* All of them wait for control. */
+Test(api_clients, connections_in_use_turn_others_away)
+{
+	enum { N = 4 + API_EXTRA_CONNS };
+	int fds[N], late;
+
+	control.is_silent = true;
+	for (int i = 0; i < N; i++) {
+		fds[i] = dial();
+		say(fds[i], "{\"id\":5,\"method\":\"rails\"}\n");
+		settle();
+	}
+	late = dial_only();
+	expect_error(hear(late), -32015, "LIMIT", "too many connections");
+	cr_expect_null(hear(late));
+	cr_expect_eq(api_n_conns(api), N);
+	while (control.n_kept)
+		answer(control.kept[--control.n_kept]);
+	control.is_silent = false;
+	for (int i = 0; i < N; i++)
+		cr_expect_eq(int_at(hear(fds[i]), "id"), 5);
 }
 
 Test(api_clients, out_of_descriptors_turns_away_without_spinning)
