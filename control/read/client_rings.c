@@ -33,7 +33,7 @@ static unsigned take_client(struct control *c, struct client_state *cs)
 	if (!n)
 		return 0;
 	if (unlikely(n > cl->n_entries || unreaped > cl->n_entries)) {
-		cs->is_broken = true;
+		rings_break(c, cs);
 		return 1;
 	}
 	n = RTE_MIN(n, CONTROL_BURST);
@@ -51,6 +51,12 @@ static unsigned take_client(struct control *c, struct client_state *cs)
 	/* Release: the entries were copied before the client may overwrite them. */
 	__atomic_store_n(&cl->sq_index->head, cs->sq_head, __ATOMIC_RELEASE);
 	return n;
+}
+
+void rings_break(struct control *c, struct client_state *cs)
+{
+	cs->is_broken = true;
+	stat_add(&c->counters->rings_broken, 1);
 }
 
 /* A completion must always find room: no more operations than the complete ring holds. */

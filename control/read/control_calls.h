@@ -29,6 +29,8 @@ void rings_complete(struct control *c, struct op *op, const struct xfer *xfer, c
 void rings_wake(struct control *c);
 /* Whether any submit ring has entries; sets or clears need_wakeup in all of them. */
 bool rings_pending(struct control *c);
+/* Its ring makes no sense: nothing is taken from it any more. */
+void rings_break(struct control *c, struct client_state *cs);
 void rings_want_wakeup(struct control *c, bool want);
 bool rings_attach(struct control *c, struct api_call *call);
 void rings_detach(struct control *c, struct api_call *call);

@@ -25,7 +25,7 @@ void op_start(struct control *c, struct client_state *cs, const struct ry_sqe *s
 		return;
 	}
 	if (sqe->slot >= cs->client->n_entries || cs->slot_busy[sqe->slot]) {
-		cs->is_broken = true; /* a completion would have nowhere to go */
+		rings_break(c, cs); /* a completion would have nowhere to go */
 		return;
 	}
 	op = op_alloc(c, cs, sqe);
