@@ -16,6 +16,7 @@ extern "C" {
 /* ---- metadata slab (control_tables.c) ---- */
 int tables_create(struct control *c);
 void tables_destroy(struct control *c);
+/* Descriptors that nobody uses give way. NULL: there is no room all the same. */
 void *meta_alloc(struct control *c, uint64_t bytes, uint64_t *off);
 void meta_free(struct control *c, uint64_t off, uint64_t bytes);
 
@@ -76,6 +77,8 @@ void lookup_reply(struct control *c, struct op *op, const struct wire_lookup_rep
 /* A fetch failed or was cut: its waiters fail (or start again when nothing was heard). */
 void lookup_failed(struct control *c, struct desc *d, uint32_t status, const char *cause);
 void lookup_drop(struct control *c, const uint8_t hash[16]);
+/* Forgets the descriptor that was used least recently; false: those in use are all that there are. */
+bool lookup_evict(struct control *c);
 void lookup_drop_peer(struct control *c, uint16_t peer_idx);
 /* The op that carried a fetch ended early. */
 void lookup_carrier_gone(struct control *c, struct desc *d);

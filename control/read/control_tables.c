@@ -8,6 +8,8 @@
 
 #include "read/control_priv.h"
 
+#define EVICTIONS_MAX 64u /* for one piece of memory: bounds a turn, and the next that asks goes on */
+
 static int make_clients(struct control *c);
 static int make_ops(struct control *c);
 static int make_xfers(struct control *c);
@@ -174,6 +176,8 @@ void tables_destroy(struct control *c)
 void *meta_alloc(struct control *c, uint64_t bytes, uint64_t *off)
 {
 	*off = extent_alloc(c->meta_map, bytes);
+	for (unsigned i = 0; *off == EXTENT_NONE && i < EVICTIONS_MAX && lookup_evict(c); i++)
+		*off = extent_alloc(c->meta_map, bytes);
 	return *off == EXTENT_NONE ? NULL : c->meta_slab + *off;
 }
 

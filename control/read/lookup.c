@@ -12,7 +12,6 @@
 
 static struct desc *find(struct control *c, const struct op *op);
 static struct desc *make(struct control *c, struct op *op);
-static bool evict(struct control *c);
 static void desc_free(struct control *c, struct desc *d);
 static void unindex(struct control *c, struct desc *d);
 static void fetch(struct control *c, struct desc *d, struct op *op);
@@ -99,7 +98,7 @@ static struct desc *make(struct control *c, struct op *op)
 {
 	struct desc *d;
 
-	if (TAILQ_EMPTY(&c->free_descs) && !evict(c))
+	if (TAILQ_EMPTY(&c->free_descs) && !lookup_evict(c))
 		return NULL;
 	d = TAILQ_FIRST(&c->free_descs);
 	d->key = meta_alloc(c, op->key_bytes, &d->key_off);
@@ -120,7 +119,7 @@ static struct desc *make(struct control *c, struct op *op)
 	return d;
 }
 
-static bool evict(struct control *c)
+bool lookup_evict(struct control *c)
 {
 	struct desc *d;
 	unsigned looks = 0;

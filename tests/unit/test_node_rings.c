@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A client that submits for ever and reaps nothing: the daemon takes what it has room to answer, and sleeps. */
+/* What a client can do to the tables of the control lcore with its ring. */
 #include <criterion/criterion.h>
 
 #include "read/control_priv.h"
 #include "rig.h"
 
+/* The daemon takes what it has room to answer, and sleeps. */
 Test(node_rings, client_that_never_reaps)
 {
 	struct ry_sqe sqe = {.op = RY_OP_LOOKUP};
@@ -28,5 +29,92 @@ Test(node_rings, client_that_never_reaps)
 	while (rig_reap(&r, r.client, &cqe))
 		n++;
 	cr_assert_eq(n, 2 * r.client->n_entries, "the rest is served once there is room");
+	rig_stop(&r);
+}
+
+/* Descriptors are remembered in a memory of their own: its end is no end of reading, for nobody. */
+Test(node_rings, long_keys_do_not_use_up_the_memory_of_descriptors)
+{
+	const unsigned n = META_SLAB_BYTES / RY_KEY_MAX_BYTES + 100;
+	static char key[RY_KEY_MAX_BYTES + 1];
+	struct ry_cqe cqe;
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	r.config.descriptor_cache_entries = 2 * n;
+	rig_start(&r);
+	memset(key, 'k', RY_KEY_MAX_BYTES);
+	for (unsigned i = 0; i < n; i++) {
+		key[snprintf(key, 9, "%08u", i)] = 'k';
+		cqe = rig_put(&r, r.client, key, (const uint8_t *)key, 8, 65536, 0);
+		cr_assert_eq(cqe.status, RY_OK, "put %u: %s", i, rig_slot(r.client, &cqe)->cause);
+		cqe = rig_read(&r, r.client, key, 0, 8, 0);
+		cr_assert_eq(cqe.status, RY_OK, "read %u: %s", i, rig_slot(r.client, &cqe)->cause);
+		rig_release(&r, r.client, cqe.lease_id);
+	}
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
+/* A ring that makes no sense is left alone, and counted; the others go on. */
+Test(node_rings, a_ring_that_makes_no_sense)
+{
+	static const uint32_t jumps[] = {65, 1000, UINT32_MAX / 2, UINT32_MAX};
+	struct ry_sqe sqe = {.op = RY_OP_LOOKUP, .slot = 64};
+	struct client *bad;
+	struct ry_cqe cqe;
+	uint32_t taken;
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	free(rig_object(&r, "k", 1000, 1));
+	for (unsigned i = 0; i < 2 * sizeof(jumps) / sizeof(jumps[0]) + 1; i++) {
+		bad = rig_attach(&r, 1u << 20);
+		if (i < 4) {
+			bad->sq_index->tail += jumps[i];
+		} else if (i < 8) {
+			rig_submit(&r, bad, (struct ry_sqe){.op = RY_OP_LOOKUP}, "k", 1);
+			bad->cq_index->head -= jumps[i - 4] / 2 + 65;
+		} else {
+			bad->sq[0] = sqe;
+			bad->sq_index->tail = 1;
+		}
+		rig_run(&r, 10 * RIG_STEP_NS);
+		cr_expect_eq(stat_get(&r.node->counters.rings_broken), i + 1, "%u", i);
+		taken = bad->sq_index->head;
+		rig_submit(&r, bad, (struct ry_sqe){.op = RY_OP_LOOKUP}, "k", 1);
+		rig_run(&r, 10 * RIG_STEP_NS);
+		cr_expect_eq(bad->sq_index->head, taken, "%u: nothing more is taken", i);
+		cr_assert(rig_detach(&r, bad));
+		cqe = rig_read(&r, r.client, "k", 0, 1000, 0);
+		cr_assert_eq(cqe.status, RY_OK);
+		rig_release(&r, r.client, cqe.lease_id);
+	}
+	rig_stop(&r);
+}
+
+/* The daemon's own indices are in the client's memory too; what it writes there is for others to read, never for
+ * itself. */
+Test(node_rings, indices_of_the_daemon_are_its_own)
+{
+	unsigned n_submitted = 0, n_done = 0;
+	struct ry_cqe cqe;
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	for (uint32_t i = 0; i < 40; i++) {
+		r.client->sq_index->head -= i % 3;
+		r.client->sq_index->need_wakeup = i;
+		rig_submit(&r, r.client, (struct ry_sqe){.op = RY_OP_LOOKUP}, "k", 1);
+		n_submitted++;
+		rig_run(&r, 50 * RIG_STEP_NS);
+		while (rig_reap(&r, r.client, &cqe)) {
+			cr_expect_eq(cqe.ticket, n_submitted);
+			n_done++;
+		}
+	}
+	cr_assert_eq(n_done, n_submitted, "each once");
 	rig_stop(&r);
 }
