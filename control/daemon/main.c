@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static enum daemon_exit show(const struct options *o);
 static enum daemon_exit load(const char *path, struct config *config);
@@ -22,6 +23,7 @@ static void keep_eal_args(const struct options *o, char **argv, struct config *c
 static enum daemon_exit print_config(const struct config *config);
 static enum daemon_exit start(const struct options *o, char **argv, const struct config *config);
 static void block_signals(void);
+static void raise_open_files(void);
 
 int main(int argc, char **argv)
 {
@@ -106,6 +108,7 @@ static enum daemon_exit start(const struct options *o, char **argv, const struct
 
 	/* Before EAL: its threads inherit the mask, and it narrows the affinity of this one. */
 	block_signals();
+	raise_open_files();
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || guard_install() < 0) {
 		log_error("start: CPU affinity or the SIGBUS guard is not to be had");
 		return EXIT_ENVIRONMENT;
@@ -135,4 +138,16 @@ static void block_signals(void)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+}
+
+/* Seven descriptors for each attached client: the usual soft limit of 1024, kept for programs that select(), is met
+ * before reader.max_clients. */
+static void raise_open_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+		files.rlim_cur = files.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &files);
+	}
 }
