@@ -18,6 +18,7 @@ static void ask_work(struct session *s, enum work_op op, enum session_state stat
 static void created(struct session *s);
 static void destroyed(struct session *s);
 static void attached(struct session *s);
+static enum ry_status status_of(int rc);
 static void set_failure(struct session *s, enum ry_status status, const char *text);
 static json_t *describe(const struct client *c, uint64_t abi_minor);
 static void release(struct session *s);
@@ -145,7 +146,7 @@ static void created(struct session *s)
 	s->client = s->job.client;
 	s->job.client = NULL;
 	if (s->job.status < 0) {
-		set_failure(s, s->job.status == -EINVAL ? RY_ERR_INVALID : RY_ERR_LIMIT, s->job.message);
+		set_failure(s, status_of(s->job.status), s->job.message);
 		release(s);
 	} else if (!s->conn) {
 		ask_work(s, WORK_DESTROY_CLIENT, SESSION_DESTROYING);
@@ -185,6 +186,18 @@ static void destroyed(struct session *s)
 	s->client = NULL;
 	s->job.client = NULL;
 	release(s);
+}
+
+static enum ry_status status_of(int rc)
+{
+	switch (rc) {
+	case -EINVAL:
+		return RY_ERR_INVALID;
+	case -ENODEV:
+		return RY_ERR_NO_RAIL;
+	default:
+		return RY_ERR_LIMIT;
+	}
 }
 
 static void set_failure(struct session *s, enum ry_status status, const char *text)

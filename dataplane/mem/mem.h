@@ -127,9 +127,9 @@ struct region_set {
 	uint16_t refused_by; /* the rail that region_register failed on last */
 };
 
-/* Registers on all rails that reach this kind of memory (-ENOTSUP: none does); when one refuses, those before it are
- * undone and its -errno is returned; one that says -ENODEV, because its device has left, is passed over. -ENOSPC: there
- * are REGIONS_MAX already. The set outlives the region. */
+/* Registers on all rails that reach this kind of memory (-ENOTSUP: none does; -ENODEV: none is left); when one refuses,
+ * those before it are undone and its -errno is returned; one that says -ENODEV, because its device has left, is passed
+ * over. -ENOSPC: there are REGIONS_MAX already. The set outlives the region. */
 int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out);
 /* After it failed with rc on the same thread: why, for a message. */
 const char *region_why(const struct region_set *set, int rc);

@@ -19,6 +19,7 @@ static int take_number(struct region_set *set);
 int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out)
 {
 	struct region *r;
+	uint16_t n_left = set->n_rails; /* whose device is there */
 	int idx;
 
 	set->refused_by = RY_RAILS_MAX;
@@ -39,8 +40,10 @@ int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem
 		int rc = is_reached ? rail->reg(rail->rail, base, bytes, kind, r->idx) : 0;
 
 		/* Its device has left: the other rails go on. */
-		if (rc == -ENODEV)
+		if (rc == -ENODEV) {
 			rc = is_reached = false;
+			n_left--;
+		}
 		if (rc) {
 			set->refused_by = r->n_rails;
 			region_unregister(r);
@@ -51,7 +54,7 @@ int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem
 	}
 	if (set->n_rails && !r->reach) {
 		region_unregister(r);
-		return -ENOTSUP;
+		return n_left ? -ENOTSUP : -ENODEV;
 	}
 	*out = r;
 	return 0;

@@ -63,7 +63,8 @@ struct ry_attach_opts {
 /*
  * Attaches to the daemon; opts may be NULL. The caller owns *client and ends it with ry_detach. RY_ERR_DETACHED: nobody
  * listens at the socket; RY_ERR_DENIED: its permissions; RY_ERR_VERSION: no common version; RY_ERR_BUDGET and
- * RY_ERR_LIMIT: the daemon has no room for such arenas or another client; RY_ERR_TIMEOUT.
+ * RY_ERR_LIMIT: the daemon has no room for such arenas or another client; RY_ERR_NO_RAIL: the devices of all its rails
+ * are gone; RY_ERR_TIMEOUT.
  */
 enum ry_status ry_attach(const struct ry_attach_opts *opts, struct ry_client **client);
 

@@ -24,6 +24,7 @@
 struct fake_rail {
 	int n_registered;
 	int n_until_refusal;
+	int refuse_with;
 };
 
 static struct fake_rail fakes[2];
@@ -36,7 +37,7 @@ static int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, 
 	struct fake_rail *f = rail;
 
 	if (f->n_until_refusal-- == 0)
-		return -ENOMEM;
+		return f->refuse_with ? f->refuse_with : -ENOMEM;
 	f->n_registered++;
 	return 0;
 }
@@ -258,6 +259,17 @@ Test(client_create, work_thread_creates_and_destroys)
 	cr_expect_eq(fakes[0].n_registered, 0);
 	spsc_free(w.from_api);
 	spsc_free(w.to_api);
+}
+
+Test(client_create, without_any_device_it_says_so)
+{
+	struct client_conf conf = conf_of(64);
+	struct client *c = NULL;
+
+	fakes[0].refuse_with = fakes[1].refuse_with = -ENODEV;
+	fakes[0].n_until_refusal = fakes[1].n_until_refusal = 0;
+	cr_assert_eq(client_create(&conf, message, sizeof(message), &c), -ENODEV);
+	cr_assert_not_null(strstr(message, "no rail is left"), "%s", message);
 }
 
 /* Told before anything is registered, with what all rails together need. */
