@@ -116,7 +116,7 @@ int cli_call(struct cli *c, const char *method, json_t *params, json_t **result)
 int cli_show(struct cli *c, const char *method, json_t *params);
 /* Shows a failed operation, as text on stderr or as {"error": {"status", "cause"}} on stdout; returns its exit code. */
 int cli_fail(const struct cli *c, enum ry_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* Shows what is wrong with the command line; returns CLI_USAGE. */
+/* Shows what is wrong with the command line, as text or as JSON like cli_fail; returns CLI_USAGE. */
 int cli_usage(const struct cli *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The key of argument 0; false after a usage error was shown. */
 bool cli_key(const struct cli *c, const char **key, uint16_t *key_bytes);

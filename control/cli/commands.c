@@ -4,6 +4,7 @@
 #include <string.h>
 
 static const struct command *find(const char *name);
+static bool wants_json(int argc, char *const *argv);
 static int check_options(struct cli *c);
 
 #define FIELD(f) offsetof(struct cli, f)
@@ -102,8 +103,10 @@ int commands_parse(int argc, char *const *argv, struct cli *c, const struct comm
 		.rail_inflight_bytes = CLI_NOT_GIVEN,
 		.n_last = CLI_NOT_GIVEN};
 	*row = NULL;
-	if (options_parse(cli_options, n_cli_options, argc, argv, c, &c->args, &given, error) < 0)
+	if (options_parse(cli_options, n_cli_options, argc, argv, c, &c->args, &given, error) < 0) {
+		c->want_json = wants_json(argc, argv); /* it may stand behind the mistake */
 		return cli_usage(c, "%s", error);
+	}
 	if (c->args.n == 0)
 		return c->want_help ? CLI_OK : cli_usage(c, "which command?");
 	*row = find(c->args.values[0]);
@@ -125,6 +128,15 @@ static const struct command *find(const char *name)
 			return row;
 	}
 	return NULL;
+}
+
+static bool wants_json(int argc, char *const *argv)
+{
+	for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		if (strcmp(argv[i], "--json") == 0)
+			return true;
+	}
+	return false;
 }
 
 static int check_options(struct cli *c)

@@ -127,7 +127,9 @@ int cli_usage(const struct cli *c, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(cause, sizeof(cause), format, args);
 	va_end(args);
-	if (c->command == NULL)
+	if (c->want_json)
+		show(c, "INVALID", cause);
+	else if (c->command == NULL)
 		fprintf(stderr, "railyard: %s; see railyard --help\n", cause);
 	else
 		fprintf(stderr, "railyard: %s: %s; see railyard %s --help\n", c->command, cause, c->command);

@@ -46,6 +46,42 @@ Test(cli_commands, options_stand_anywhere)
 	cr_expect_str_eq(c.args.values[1], "file");
 }
 
+/* A program that asked for JSON gets JSON, wherever --json stands. */
+static void is_json_usage(char *const *argv, const char *text)
+{
+	char line[2048] = "";
+	json_t *o;
+	FILE *out;
+
+	cr_redirect_stdout();
+	cr_assert_eq(parse(argv), CLI_USAGE);
+	fflush(stdout);
+	out = cr_get_redirected_stdout();
+	(void)!fread(line, 1, sizeof(line) - 1, out);
+	o = json_loads(line, 0, NULL);
+	cr_assert_not_null(o, "not JSON: '%s'", line);
+	o = json_object_get(o, "error");
+	cr_expect_str_eq(json_string_value(json_object_get(o, "status")), "INVALID");
+	cr_expect_not_null(strstr(json_string_value(json_object_get(o, "cause")), text), "%s", line);
+}
+
+#define IS_JSON_USAGE(text, ...) is_json_usage((char *const[]){__VA_ARGS__, NULL}, text)
+
+Test(cli_commands, usage_error_is_json_behind_the_mistake)
+{
+	IS_JSON_USAGE("unknown option", "get", "--lenght", "1MiB", "key", "file", "--json");
+}
+
+Test(cli_commands, usage_error_is_json_before_the_mistake)
+{
+	IS_JSON_USAGE("no command", "--json", "gte", "key", "file");
+}
+
+Test(cli_commands, usage_error_of_a_value_is_json)
+{
+	IS_JSON_USAGE("--stripe is", "put", "key", "file", "--stripe=5", "--json");
+}
+
 Test(cli_commands, a_lone_dash_is_an_argument)
 {
 	cr_assert_eq(PARSE("put", "key", "-"), CLI_OK);
