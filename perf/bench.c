@@ -135,6 +135,7 @@ static int put(struct bench *b, struct perf_error *err)
 	uint64_t n_words = (b->conf.size_bytes + 7) / 8;
 	struct ry_put_opts opts = {.stripe_bytes = b->conf.stripe_bytes, .deadline_ns = PUT_DEADLINE_NS};
 	uint64_t *words = malloc(n_words * 8);
+	struct ry_put_result result;
 	enum ry_status status;
 
 	if (words == NULL) {
@@ -143,8 +144,10 @@ static int put(struct bench *b, struct perf_error *err)
 		return -1;
 	}
 	fill(words, n_words);
-	status = ry_put(b->client, BENCH_KEY, sizeof(BENCH_KEY) - 1, words, b->conf.size_bytes, &opts, NULL);
+	status = ry_put(b->client, BENCH_KEY, sizeof(BENCH_KEY) - 1, words, b->conf.size_bytes, &opts, &result);
 	free(words);
+	b->has_put = status == RY_OK;
+	b->generation = b->has_put ? result.generation : 0;
 	if (status == RY_OK)
 		return 0;
 	snprintf(err->text, sizeof(err->text), "put: %s: %s", ry_status_name(status), ry_last_cause(b->client));
@@ -163,6 +166,9 @@ static void fill(uint64_t *words, uint64_t n)
 
 void bench_stop(struct bench *b)
 {
+	/* A reader that runs already keeps what is stored. */
+	if (b->has_put && b->conf.socket != NULL)
+		(void)ry_delete(b->client, BENCH_KEY, sizeof(BENCH_KEY) - 1, b->generation, PUT_DEADLINE_NS, NULL);
 	ry_detach(b->client);
 	launch_stop(b->launch);
 	b->client = NULL;

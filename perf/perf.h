@@ -90,7 +90,9 @@ struct bench {
 	uint16_t n_daemons;
 	uint16_t reader_idx;
 	struct ry_client *client;
-	char transport[16]; /* of the reader's rails; "mixed" where they differ */
+	bool has_put;
+	uint64_t generation; /* of the object, where it was put */
+	char transport[16];  /* of the reader's rails; "mixed" where they differ */
 };
 
 /* 0 or -1 with err filled and everything undone. With a running reader, n_rails of the bench is that reader's. */

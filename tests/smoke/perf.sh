@@ -15,6 +15,7 @@ start_pair 2
 check_json "a reader that runs is measured over the rails it has" \
 	'.verified and .transport == "tcp" and .n_rails == 2 and .object_bytes == 8388608 and (.rails | map(.bytes) | add) == 4 * 8388608' "$tmp/own.json"
 check "and both of its rails are required" "$PERF" read --socket "$(socket_of rd)" --size 8MiB --count 4 --require-rails 2
+check "what it stored there is gone again" [ "$(ry ls --json | jq length)" -eq 0 ]
 ry rails drain rail1 >/dev/null
 "$PERF" read --socket "$(socket_of rd)" --size 8MiB --count 4 --require-rails 2 >/dev/null 2>"$tmp/idle.txt"
 check "a rail that carries nothing fails it" [ $? -eq 1 ]
