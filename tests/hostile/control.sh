@@ -5,7 +5,7 @@
 smoke_begin
 
 talk() {
-	python3 "$here/control.py" "$(socket_of rd)" "$1"
+	nice -n 10 python3 "$here/control.py" "$(socket_of rd)" "$1"
 }
 
 check_attack() {
