@@ -171,6 +171,29 @@ Test(api, config_has_units)
 	cr_expect_str_eq(json_string_value(json_array_get(json_object_get(c, "roles"), 1)), "store");
 }
 
+/* Of a configuration made in memory every value is a default. */
+Test(api, config_has_sources)
+{
+	int fd = dial();
+	json_t *row, *rows;
+	uint32_t n = 0;
+	size_t i;
+
+	strcpy(config.eal_args, "--lcores 0-2");
+	rows = json_object_get(
+		result_of(fd, "{\"id\":1,\"method\":\"config\",\"params\":{\"sources\":true}}\n"), "settings");
+	json_array_foreach (rows, i, row) {
+		if (strcmp(text_at(row, "key"), "timeouts.fence") != 0)
+			continue;
+		cr_expect_str_eq(text_at(row, "value"), "100ms");
+		cr_expect_str_eq(text_at(row, "source"), "default");
+		n++;
+	}
+	cr_expect_eq(n, 1);
+	cr_expect_str_eq(text_at(json_array_get(rows, 1), "value"), "--lcores 0-2");
+	cr_expect_str_eq(text_at(json_array_get(rows, 1), "source"), "command line");
+}
+
 Test(api, faults_are_for_mock_rails)
 {
 	int fd = dial();

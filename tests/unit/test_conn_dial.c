@@ -308,3 +308,29 @@ Test(conn_dial, a_request_to_dial_leaves_an_unwanted_endpoint_alone)
 	cr_assert(a.n_up == 0 && info_of(&a, 0).state == CONN_STANDBY);
 	stop_both();
 }
+
+/* Who waits for a store hears of every rail that was tried, not of the last one. */
+Test(conn_dial, a_failed_request_names_each_rail)
+{
+	struct dial_event dial = {.store_idx = 0};
+	uint16_t port = free_port();
+
+	node_init(&a, "alpha", "tcp", 0);
+	node_dials(&a, port);
+	a.conf.n_rails = 2;
+	a.conf.rails[1] = a.conf.rails[0];
+	snprintf(a.conf.rails[1].name, RY_NAME_MAX_BYTES, "r1");
+	a.conf.stores[0].n_endpoints = 2;
+	a.conf.stores[0].endpoints[1] = a.conf.stores[0].endpoints[0];
+	a.conf.stores[0].endpoints[1].port = free_port();
+	snprintf(a.conf.stores[0].endpoints[0].rail, RY_NAME_MAX_BYTES, "r0");
+	snprintf(a.conf.stores[0].endpoints[1].rail, RY_NAME_MAX_BYTES, "r1");
+	node_start(&a);
+	until(&a, NULL, info_of(&a, 0).n_failures >= 1 && info_of(&a, 1).n_failures >= 1);
+	control_send(&a, &dial.m, MSG_DIAL);
+	until(&a, NULL, a.n_dial_failed == 1);
+	cr_expect(
+		strstr(dial.cause, "rail r0: connect ") && strstr(dial.cause, "; rail r1: connect "), "%s", dial.cause);
+	cr_expect_eq(dial.status, RY_ERR_RAIL);
+	node_stop(&a);
+}
