@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 
 static bool is_readable(int fd)
 {
@@ -109,6 +110,23 @@ Test(sync, kick_of_a_sleeper_wakes_it_and_cancel_drains)
 	waker_fini(&w);
 	cr_assert_eq(w.event_fd, -1);
 	waker_fini(&w);
+}
+
+Test(sync, no_descriptor_left_is_an_error)
+{
+	struct waker w = {.event_fd = -1};
+	struct rlimit usual, none;
+	int rc;
+
+	getrlimit(RLIMIT_NOFILE, &usual);
+	none = (struct rlimit){0, usual.rlim_max};
+	setrlimit(RLIMIT_NOFILE, &none);
+	rc = waker_init(&w);
+	setrlimit(RLIMIT_NOFILE, &usual);
+	cr_assert_eq(rc, -EMFILE);
+	cr_assert_eq(w.event_fd, -1);
+	waker_signal(&w); /* nobody is there to be woken */
+	waker_cancel(&w);
 }
 
 struct pingpong {
