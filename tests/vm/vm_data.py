@@ -129,6 +129,10 @@ def shares(t, g, _store, reader):
     t.check('the rails carried what was planned', report and rail_bytes(report) == plan, report)
     after, rails_after, net_after = device_counters(g), reader.counters(), network_bytes(g)
     t.equal('their counters say so', moved(rails_before, rails_after, 'rx_bytes'), plan)
+    reads = moved(rails_before, rails_after, 'segments_posted')
+    t.equal('a window was bound for each READ', moved(rails_before, rails_after, 'windows_bound'), reads)
+    t.equal('and invalidated after it', moved(rails_before, rails_after, 'windows_invalidated'), reads)
+    t.equal('no fence', moved(rails_before, rails_after, 'fences'), {name: 0 for name in reads})
     least, again = 32 * MIB // MTU, moved(before, after, 'duplicate_request')
     for counter in ('sent_pkts', 'rcvd_pkts'):
         for name, n in moved(before, after, counter).items():

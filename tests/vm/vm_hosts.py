@@ -7,14 +7,14 @@ from vm_pair import DATA, MIB, Pair, scenarios
 
 SIZE = 32 * MIB
 CANCELS = 100
+# Emulated CPUs are late by more than the defaults allow for (a fence after 100 ms, a QP given up after half a second); either costs all reads of its QP,
+# and what is looked for here is something else.
+PATIENT = {name: {'ack_timeout': 18} for name in ('st', 'rd')}
 SHIM = f'{nodes.DIR}/shim'
 
 
 def run(t, guests, build):
-    # Emulated CPUs are late by more than the defaults allow for (a fence after 100 ms, a QP given up after half a second); either costs all reads of its
-    # QP, and here only what cancelling does is looked for.
-    patient = {name: {'ack_timeout': 18} for name in ('st', 'rd')}
-    scenarios(t, Pair(t, guests, build, reader_keys={'timeouts': {'fence': '20s'}}, rail_keys=patient), SIZE, (cancel,))
+    scenarios(t, Pair(t, guests, build, reader_keys={'timeouts': {'fence': '20s'}}, rail_keys=PATIENT), SIZE, (cancel,))
     p = Pair(t, guests, build)
     with t.scenario('store_that_writes_by_a_region_s_key', p.logs):
         p.g1.check(f'rm -rf {SHIM} && mkdir -p {SHIM}')
@@ -24,7 +24,7 @@ def run(t, guests, build):
         p.sound()
         p.stop()
     for end in (2, 1):
-        removal(t, Pair(t, guests, build), end)
+        removal(t, Pair(t, guests, build, rail_keys=PATIENT), end)
 
 
 # ---- cancel ----

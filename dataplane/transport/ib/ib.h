@@ -55,6 +55,7 @@ struct ib_qp {
 	uint8_t *msgs;     /* IB_RECVS receives of WIRE_MSG_BYTES, then IB_SQ_DEPTH sends of IB_MSG_MAX_BYTES where
 			      inline is too small */
 	uint32_t psn;
+	uint32_t mtu_bytes; /* what it told its peer */
 	uint32_t max_inline_bytes;
 	uint16_t place; /* in ib_rail.qps */
 	uint16_t epoch; /* in every wr_id: completions of an earlier QP in this place are not taken for ours */
@@ -93,11 +94,7 @@ struct ib_rail {
 	struct ibv_device_attr attr;
 	struct ib_mr probe, sink;
 	uint8_t port;
-	int gid_index;
-	union ibv_gid gid;
-	char gid_text[64];
 	int removal_fd; /* -1 = removal of the device is not seen */
-	uint32_t mtu_bytes;
 	uint32_t rd_atomic;
 	uint32_t max_msg_bytes;
 	uint32_t max_qps;   /* that the CQ has room for */
@@ -113,8 +110,14 @@ struct ib_rail {
 				* alone makes and ends them, which takes seconds) and descriptions; no lcore takes it */
 	bool has_left;         /* the device is closed: ctx is NULL */
 	uint32_t region_keys[REGIONS_MAX]; /* quarantine: their rkeys */
-	/* ---- written by conn ---- */
-	bool is_mute; /* no more events can be read */
+	/* ---- written by conn (main at open) ---- */
+	pthread_mutex_t address_lock; /* conn writes the four below under it, others read them under it */
+	int gid_index;
+	union ibv_gid gid;
+	char gid_text[64];
+	uint32_t mtu_bytes; /* of the port when a QP was made last: a netdev's may change, and rxe makes no event of it
+			     */
+	bool is_mute;       /* no more events can be read */
 	struct ib_qp *qps[RAIL_QPS_MAX];
 	uint16_t next_epoch;
 	uint16_t n_qps;
@@ -160,6 +163,8 @@ int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf);
 /* ---- ib_limits.c: attr, port -> mtu, rd_atomic, max_qps, has_windows ---- */
 /* 0, with `why` saying why there are no windows where there are none; or -ENOTSUP, with `why` saying what is missing.
  */
+/* What QPs may use of the port: its own MTU or the configured one, the smaller. */
+uint32_t ib_mtu(const struct ibv_port_attr *port, const struct verbs_conf *v);
 int ib_limits_check(struct ib_rail *ib, const struct ibv_port_attr *port, const struct verbs_conf *v, char *why,
 	uint32_t why_bytes);
 

@@ -35,7 +35,7 @@ static bool choose_gid(struct ib_rail *ib, struct search *s, const char *device)
 static bool fits(const struct search *s, const struct ibv_gid_entry *e);
 static void saw(struct search *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static int query(struct ib_rail *ib, const struct rail_conf *conf, char *why, uint32_t why_bytes);
-static void describe(const struct rail *r, const struct ib_rail *ib, struct rail_device_info *out);
+static void describe(const struct rail *r, struct ib_rail *ib, struct rail_device_info *out);
 
 static bool to_gid(const char *address, union ibv_gid *gid)
 {
@@ -138,14 +138,17 @@ int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf)
 {
 	struct search s = {.conf = conf, .ifindex = conf->netdev[0] ? if_nametoindex(conf->netdev) : 0};
 	union ibv_gid gid = ib->gid;
-	int before = ib->gid_index;
+	int before = ib->gid_index, rc;
 
 	to_gid(conf->address, &s.want);
+	pthread_mutex_lock(&ib->address_lock);
 	ib->gid_index = -1;
 	if (!choose_gid(ib, &s, ibv_get_device_name(ib->ctx->device)))
-		return -ENOENT;
-	/* Where the index is configured, it is the address that changes. */
-	return ib->gid_index != before || memcmp(&ib->gid, &gid, sizeof(gid));
+		rc = -ENOENT;
+	else /* where the index is configured, it is the address that changes */
+		rc = ib->gid_index != before || memcmp(&ib->gid, &gid, sizeof(gid));
+	pthread_mutex_unlock(&ib->address_lock);
+	return rc;
 }
 
 static bool is_link_local(const union ibv_gid *gid)
@@ -204,12 +207,14 @@ void ib_describe(const struct rail *r, struct rail_device_info *out)
 	pthread_rwlock_unlock(&ib->lock);
 }
 
-static void describe(const struct rail *r, const struct ib_rail *ib, struct rail_device_info *out)
+static void describe(const struct rail *r, struct ib_rail *ib, struct rail_device_info *out)
 {
-	ib_sysfs_device(SYSFS_ROOT, ibv_get_device_name(ib->ctx->device), ib->port, (uint32_t)ib->gid_index, out);
+	pthread_mutex_lock(&ib->address_lock);
 	snprintf(out->gid, sizeof(out->gid), "%s", ib->gid_text);
 	out->gid_index = ib->gid_index;
 	out->mtu_bytes = ib->mtu_bytes;
+	pthread_mutex_unlock(&ib->address_lock);
+	ib_sysfs_device(SYSFS_ROOT, ibv_get_device_name(ib->ctx->device), ib->port, (uint32_t)out->gid_index, out);
 	out->rd_atomic = ib->rd_atomic;
 	out->qps_per_pair = r->conf.verbs.qps_per_pair;
 }

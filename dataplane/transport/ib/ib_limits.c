@@ -17,10 +17,9 @@ static void choose_windows(struct ib_rail *ib, const struct verbs_conf *v, char 
 int ib_limits_check(
 	struct ib_rail *ib, const struct ibv_port_attr *port, const struct verbs_conf *v, char *why, uint32_t why_bytes)
 {
-	uint32_t active = 128u << port->active_mtu;
 	int rc;
 
-	ib->mtu_bytes = v->mtu && v->mtu < active ? v->mtu : active;
+	ib->mtu_bytes = ib_mtu(port, v);
 	ib->max_msg_bytes = port->max_msg_sz;
 	if (port->max_msg_sz < IB_MESSAGE_LEAST) {
 		snprintf(why, why_bytes,
@@ -34,6 +33,13 @@ int ib_limits_check(
 	if (!rc)
 		choose_windows(ib, v, why, why_bytes);
 	return rc;
+}
+
+uint32_t ib_mtu(const struct ibv_port_attr *port, const struct verbs_conf *v)
+{
+	uint32_t active = 128u << port->active_mtu;
+
+	return v->mtu && v->mtu < active ? v->mtu : active;
 }
 
 /* A QP in error completes everything that was posted to it: the CQ has room for all of every QP, or it overflows, which

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 
 static int make_messages(struct ib_rail *ib, struct ib_qp *q);
+static void refresh_mtu(struct ib_rail *ib, const struct verbs_conf *v);
 static int make_qp(struct ib_rail *ib, struct ib_qp *q, const struct rail_conf *conf);
 static int to_init(struct ib_rail *ib, struct ib_qp *q);
 static int post_receives(struct ib_qp *q);
@@ -67,6 +68,8 @@ int ib_pair_connect(struct rail *r, const struct qp_request *req, struct qp **ou
 	if (getrandom(&q->psn, sizeof(q->psn), 0) != sizeof(q->psn))
 		q->psn = (uint32_t)r->now_ns;
 	q->psn &= 0xffffff;
+	refresh_mtu(ib, &r->conf.verbs);
+	q->mtu_bytes = ib->mtu_bytes;
 	rc = make_qp(ib, q, &r->conf);
 	rc = rc ? rc : make_messages(ib, q);
 	rc = rc ? rc : to_init(ib, q);
@@ -80,6 +83,17 @@ int ib_pair_connect(struct rail *r, const struct qp_request *req, struct qp **ou
 	ib->n_qps++;
 	*out = &q->qp;
 	return 0;
+}
+
+static void refresh_mtu(struct ib_rail *ib, const struct verbs_conf *v)
+{
+	struct ibv_port_attr port;
+
+	if (ibv_query_port(ib->ctx, ib->port, &port))
+		return;
+	pthread_mutex_lock(&ib->address_lock);
+	ib->mtu_bytes = ib_mtu(&port, v);
+	pthread_mutex_unlock(&ib->address_lock);
 }
 
 static int make_qp(struct ib_rail *ib, struct ib_qp *q, const struct rail_conf *conf)
@@ -153,7 +167,7 @@ void ib_qp_local(const struct rail *r, const struct qp *qp, struct qp_address *o
 	*out = (struct qp_address){
 		.qp_num = q->ibqp->qp_num,
 		.psn = q->psn,
-		.mtu_bytes = ib->mtu_bytes,
+		.mtu_bytes = q->mtu_bytes,
 		.rd_atomic = ib->rd_atomic,
 		.has_grants = ib->has_windows,
 	};
@@ -174,7 +188,7 @@ static int to_rtr(struct ib_rail *ib, struct ib_qp *q, const struct verbs_conf *
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = mtu_code(min_u32(ib->mtu_bytes, peer->mtu_bytes)),
+		.path_mtu = mtu_code(min_u32(q->mtu_bytes, peer->mtu_bytes)),
 		.dest_qp_num = peer->qp_num,
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = (uint8_t)ib->rd_atomic,

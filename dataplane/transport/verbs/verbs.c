@@ -53,6 +53,7 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 	memset(ib, 0, sizeof(*ib));
 	ib->removal_fd = -1;
 	pthread_rwlock_init(&ib->lock, NULL);
+	pthread_mutex_init(&ib->address_lock, NULL);
 	r->tr = ib;
 	rc = ib_device_open(ib, conf, r->why, sizeof(r->why));
 	rc = rc ? rc : make_queues(r, ib);
@@ -114,6 +115,7 @@ static void verbs_close(struct rail *r)
 		return;
 	close_device(ib);
 	pthread_rwlock_destroy(&ib->lock);
+	pthread_mutex_destroy(&ib->address_lock);
 	free(ib);
 	r->tr = NULL;
 }
