@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "daemon/log.h"
-#include "health/health.h"
 #include "health/layout.h"
 
 #define SECOND_NS 1000000000ull
@@ -476,6 +475,8 @@ void dial_greeted(struct conn *c, struct link *l)
 	if (h->status) {
 		enum ry_status status = h->status < RY_STATUS_MAX_ ? (enum ry_status)h->status : RY_ERR_PROTOCOL;
 
+		if (status == RY_ERR_DENIED)
+			news_twin(c, l->peer_text);
 		link_down(c, l, status, 0, "hello %s: refused: %s: %s", l->peer_text, ry_status_name(status),
 			refusal_text(status));
 		return;
@@ -487,8 +488,8 @@ void dial_greeted(struct conn *c, struct link *l)
 		return;
 	}
 	if (node_is_superseded(c, h)) {
-		link_down(c, l, RY_ERR_DENIED, 0, "hello %s: node %s: %s", l->peer_text, h->node_name,
-			refusal_text(RY_ERR_DENIED));
+		news_twin(c, l->peer_text);
+		link_down(c, l, RY_ERR_DENIED, 0, "hello %s: %s", l->peer_text, refusal_text(RY_ERR_DENIED));
 		return;
 	}
 	l->is_refused = false;

@@ -82,6 +82,14 @@ bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES])
 	return true;
 }
 
+void news_twin(struct conn *c, const char *peer)
+{
+	char more[NEWS_MORE_BYTES];
+
+	if (news_stranger(c, peer, more))
+		log_warn("conn: hello %s: %s%s", peer, refusal_text(RY_ERR_DENIED), more);
+}
+
 /* What cannot be told now waits for its turn, and the latest wins: the last line is what is true. */
 void news_rail(struct conn *c, uint16_t rail_idx, const char *format, ...)
 {

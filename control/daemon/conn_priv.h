@@ -468,6 +468,8 @@ void news_up(struct conn *c, const struct link *l);
 void news_down(struct conn *c, const struct link *l, bool was_up);
 /* Whether something odd from this address is worth a line; then `more` = how often it was not told. */
 bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES]);
+/* This peer knows another node of our name, or is one of two itself: what to do about it, at once. */
+void news_twin(struct conn *c, const char *peer);
 /* The link of a rail has news; a line at once or later. */
 void news_rail(struct conn *c, uint16_t rail_idx, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Writes lines that waited. Returns whether there were any. */
