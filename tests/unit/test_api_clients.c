@@ -407,6 +407,7 @@ Test(api_clients, who_holds_connections_makes_room_for_others)
 	cr_assert_eq(pipe(ends), 0);
 	child = fork();
 	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		dial_only();
 		cr_assert_eq(write(ends[1], &byte, 1), 1);
 		pause();
