@@ -221,12 +221,15 @@ void rings_reap_detached(struct control *c)
 
 static void finish_detach(struct control *c, struct client_state *cs)
 {
-	spsc_push(c->d.to_api, cs->detach);
-	c->want_api_kick = true;
+	struct api_call *call = cs->detach;
+
 	cs->client->state = NULL;
 	cs->client = NULL;
 	cs->detach = NULL;
 	cs->want_wake = false;
 	cs->is_used = false;
 	stat_sub(&c->counters->clients, 1);
+	/* Last: whoever takes the answer destroys the client at once. */
+	spsc_push(c->d.to_api, call);
+	c->want_api_kick = true;
 }

@@ -202,6 +202,28 @@ static void start(pthread_t threads[3])
 	tap_need(call(&attach) == RY_OK, "a client attaches");
 }
 
+/* Whoever has the answer to a detach owns the client, and destroys it at once. */
+static void come_and_go(void)
+{
+	struct client_conf conf = {.id = 2, .n_entries = 4, .read_arena_bytes = 1u << 20, .put_arena_bytes = 1u << 20};
+	static struct api_call c;
+	char message[512] = "";
+
+	conf.regions = &rig.node->regions;
+	conf.sleep_set_fd = rig.node->control_set_fd;
+	for (int i = 0; i < 200; i++) {
+		struct client *other;
+
+		tap_need(client_create(&conf, message, sizeof(message), &other) == 0, message);
+		c = (struct api_call){.op = API_ATTACH, .client = other};
+		tap_need(call(&c) == RY_OK, "another client attaches");
+		c = (struct api_call){.op = API_DETACH, .client = other};
+		tap_need(call(&c) == RY_OK, "and detaches");
+		client_destroy(other);
+	}
+	tap_ok(stat_get(&rig.node->counters.clients) == 1, "clients come and go");
+}
+
 static bool both_up(void)
 {
 	static struct api_call info;
@@ -298,6 +320,7 @@ int main(void)
 	order();
 	tap_ok(reads(data, N_READS, true) >= N_READS / 2, "reads beside cancelled ones, on a drained rail's node");
 	order();
+	come_and_go();
 	lose_rails(data);
 	end(threads);
 	for (uint32_t i = 0; i < N_OBJECTS; i++)
