@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@ int mode_vanish(const struct attack *a)
 		if (child < 0)
 			return 1;
 		if (child == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			draw_seed(seed);
 			work(a, d);
 			_exit(1);

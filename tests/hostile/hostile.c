@@ -2,9 +2,11 @@
 /* usage: hostile SOCKET MODE [ARGUMENT...]; the modes are in hostile.h. Exit codes: 0 done, 1 something that must be
  * refused was not, or the daemon is gone, 2 usage. RY_SEED repeats an attack. */
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,6 +36,8 @@ int main(int argc, char **argv)
 	struct attack a = {.socket = argv[1], .args = argv + 3, .n_args = argc - 3};
 	const char *seed = getenv("RY_SEED");
 
+	/* A case that is cut off leaves no attacker behind. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	draw_seed(seed ? strtoull(seed, NULL, 0) : (uint64_t)getpid() ^ now_ns());
 	fprintf(stderr, "RY_SEED=%llu\n", (unsigned long long)state);
 	for (size_t i = 0; argc >= 3 && i < sizeof(modes) / sizeof(modes[0]); i++) {
