@@ -5,15 +5,17 @@
 #
 #   tests/run.sh [SUITE...]    no argument: all suites of CI
 #
-# Suites: lint unit conform fault model smoke vm asan fuzz tsan valgrind cover mutate (CI; vm is what guests with Soft-RoCE
-# show, a third of its time; vm-core of that is the conformance of verbs and the demo), long (ten minutes of soak), hw
-# (needs an RDMA NIC; no test of this version asks for one, so it is skipped). Environment: RY_BUILD, RY_BUILD_ASAN,
+# Suites: lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate (CI; vm is what guests with Soft-RoCE
+# show, a third of its time; vm-core of that is the conformance of verbs and the demo; asan is unit, conform, hostile and
+# some of smoke under sanitizers), hostile (clients, peers and connections that attack), cover (coverage and its bounds),
+# long (ten minutes of soak, and more of vm), hw (needs an RDMA NIC; no test of this version asks for one, so it is
+# skipped). Environment: RY_BUILD, RY_BUILD_ASAN,
 # RY_BUILD_TSAN, RY_BUILD_COVER, RY_BUILD_FUZZ (build directories), RY_FUZZ_SECONDS (each target, 60), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager),
 # RAILYARD_VM_CACHE (where the guests' kernel is kept, default ~/.cache/railyard-vm).
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-ci_suites="lint unit conform fault model smoke vm asan fuzz tsan valgrind cover mutate"
+ci_suites="lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate"
 jobs=${RY_JOBS:-$(nproc)}
 passed=0 failed=0 skipped=0
 
@@ -45,7 +47,7 @@ limit_of() {
 	conform) echo 120 ;;
 	lint | unit | model) echo 240 ;;
 	fault | tsan | valgrind) echo 360 ;;
-	vm-core | asan | smoke | cover | cover-smoke) echo 900 ;;
+	vm-core | asan | asan-daemons | hostile | smoke | cover | cover-smoke) echo 900 ;;
 	fuzz) echo 1200 ;;
 	mutate | long) echo 1500 ;;
 	vm) echo 2400 ;;
@@ -149,7 +151,7 @@ run_meson() {
 	rm -f "$log.json"
 	# One program at a time where daemons and clocks share the CPUs.
 	local width=$jobs
-	case $label in smoke | valgrind | cover-smoke | vm | vm-core | long) width=1 ;; esac
+	case $label in smoke | hostile | asan-daemons | valgrind | cover-smoke | vm | vm-core | long) width=1 ;; esac
 	run_tests "$dir" "$label" "${chosen[@]}"
 	status=$?
 	if [ $status -ne 0 ] && [ $status -lt 124 ] && [[ $label == vm* ]] && [ -s "$log.json" ]; then
@@ -237,6 +239,8 @@ run_asan() {
 	lend_hugepages
 	run_meson asan "$build_asan" unit conform
 	return_hugepages
+	local stretch=3
+	run_meson asan-daemons "$build_asan" asan hostile
 }
 
 # Only the fuzz programs are built, with clang.
