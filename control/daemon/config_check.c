@@ -17,6 +17,7 @@ static void check_ranges(enum config_section section, const void *base, const ch
 static void check_rail(const struct config *c, uint16_t i, struct problems *p);
 static void check_rail_keys(const struct config *c, uint16_t i, struct problems *p);
 static void check_rail_pair(const struct config *c, uint16_t i, uint16_t j, struct problems *p);
+static bool is_loopback(const char *address);
 static void check_store(const struct config *c, uint16_t i, struct problems *p);
 static void check_endpoint(const struct config *c, uint16_t i, uint16_t j, struct problems *p);
 static void check_endpoint_once(const struct config *c, uint16_t i, uint16_t j, struct problems *p);
@@ -154,6 +155,20 @@ static void check_rail_pair(const struct config *c, uint16_t i, uint16_t j, stru
 	snprintf(place, sizeof(place), "rails[%u].port", i);
 	if (a->port && a->port == b->port && is_same_address(a->address, b->address))
 		problem_at(p, place, "%s port %u is also that of rails[%u]", a->address, a->port, j);
+	snprintf(place, sizeof(place), "rails[%u].address", i);
+	if (a->address[0] && !is_loopback(a->address) && is_same_address(a->address, b->address))
+		problem_at(p, place,
+			"%s is also the address of rails[%u]: both would share one port of one NIC; give it the "
+			"address of another, or take it out",
+			a->address, j);
+}
+
+/* Several rails of a trial on one host. */
+static bool is_loopback(const char *address)
+{
+	struct in6_addr six;
+
+	return !strncmp(address, "127.", 4) || (inet_pton(AF_INET6, address, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six));
 }
 
 static void check_store(const struct config *c, uint16_t i, struct problems *p)

@@ -117,7 +117,9 @@ most_lines=9 refuses "everything wrong in a file at once" 3 "$conf:5: rails[0].l
 "$RAILYARD" config-check --json "$conf" >"$tmp/check.json"
 check_json "config-check has all of them" '.error.status == "INVALID" and (.error.cause | split("\n") | length == 9)' "$tmp/check.json"
 config more=$'  - {name: rail1, transport: tcp, address: 127.0.0.1, port: '"$free_port}"
-refuses "two rails on one address" 3 "$conf:6: rails[1].port: 127.0.0.1 port $free_port is also that of rails[0]" -- --config "$conf"
+refuses "two rails on one address and port" 3 "$conf:6: rails[1].port: 127.0.0.1 port $free_port is also that of rails[0]" -- --config "$conf"
+config address=10.9.9.1 more=$'  - {name: rail1, transport: tcp, address: 10.9.9.1, port: 7999}\nstore: {memory: 16MiB}'
+refuses "two rails on one address" 3 "$conf:6: rails[1].address: 10.9.9.1 is also the address of rails[0]: both would share one port" -- --config "$conf"
 config more='  - {name: rail1, transport: mock, lcore: 1}'
 refuses "two rails on one lcore" 3 "$conf:6: rails[1].lcore: 1 is also the lcore of rails[0]; every rail needs one of its own" -- --config "$conf"
 config transport=vreb
@@ -164,7 +166,7 @@ fi
 config
 launcher+=(prlimit --memlock=0)
 starts "a TCP rail needs no lockable memory (ulimit -l 0)" 'ready: 1 rails of 1'
-launcher+=(prlimit --nofile=24)
+launcher+=(prlimit --nofile=16)
 run -- --config "$conf"
 check "too few open files are told with the limit" grep -q 'raise the limit of open files' "$tmp/said"
 unset 'launcher[-1]' 'launcher[-1]'
