@@ -84,22 +84,21 @@ copy_tree() {
 	(cd "$root" && tar -c --exclude=./.git --exclude='./build*' .) | tar -x -C "$work/tree"
 }
 
-# The trees that these tests are in: programs under ThreadSanitizer have one of their own.
+# What these tests run, in the trees that they are in: programs under ThreadSanitizer have one of their own.
 build() {
-	local word dirs=()
-	for word in "$@"; do
-		case $word in tsan-*) dirs+=(build-tsan) ;; *) dirs+=(build) ;; esac
-	done
+	local word
 	: >"$work/build.log"
-	for word in $(printf '%s\n' "${dirs[@]}" | sort -u); do
-		build_one "$word" >>"$work/build.log" 2>&1 || return
+	for word in "$@"; do
+		case $word in tsan-*) build_one build-tsan tsan ;; *) build_one build "$word" ;; esac >>"$work/build.log" 2>&1 || return
 	done
 }
 
-build_one() {
+# Its program alone, if the test is one: linking all the others again would take most of the time.
+build_one() { # directory, test
 	local dir=$work/$1 options=(-Dbuildtype=release -Db_ndebug=false) targets=()
-	[ "$1" = build ] || options=(-Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false) targets=(tsan)
+	[ "$1" = build ] || options=(-Dbuildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false)
 	[ -f "$dir/build.ninja" ] || meson setup "$dir" "$work/tree" -Dtests=enabled "${options[@]}" || return
+	mapfile -t targets < <(ninja -C "$dir" -t targets all | sed -nE "s#^(tests/[a-z]+/(test_)?$2|tsan): .*#\1#p" | grep -E "(_|/|^)$2\$")
 	timeout -k 10 1800 ninja -C "$dir" -j "$jobs" ${targets[@]+"${targets[@]}"}
 }
 

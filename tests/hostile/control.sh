@@ -17,6 +17,8 @@ memory_kib() {
 	awk '/^VmRSS/ {print $2}' "/proc/${daemon_pid[rd]}/status"
 }
 
+# Under AddressSanitizer freed memory is kept for a while; what is kept here is looked at.
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=1
 start_pair 2
 start_honest
 talk parallel_512 >/dev/null 2>&1

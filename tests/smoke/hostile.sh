@@ -152,9 +152,24 @@ lie oversized RAIL NO_RAIL TIMEOUT
 wait_for 10 liar_is_up
 lie honest OK
 
+fds=$(fds_of "${daemon_pid[st]}")
+# Another reader under the name of ours, as if on another host: the later one works, the earlier one is told and waits.
+mkdir "$tmp/other"
+ln -s other/twin.sock "$tmp/twin.sock"
+sed "s|^socket: .*|socket: $tmp/other/twin.sock|" "$tmp/rd.yaml" >"$tmp/twin.yaml"
+daemon_config[twin]=$tmp/twin.yaml
+before=$(lines_of st)
+start_daemon twin
+check "a second node of the same name comes up" await_daemon twin 2
+check "the first is told that its name is taken" wait_for 10 grep -q 'hello .*: another node of the same name' "$tmp/rd.log"
+check "so is the store" grep -q 'refused: DENIED: another node of the same name' "$tmp/st.log"
+check "the second reads" wait_for 10 twin_reads
+check "they do not fill the log" [ $(($(lines_of st) - before)) -lt 40 ]
+stop_daemon twin
+check "when it has left, the first reads again" wait_for 45 good_read
+
 check "put for the attacks" ry put big "$tmp/good.in"
 before=$(lines_of st)
-fds=$(fds_of "${daemon_pid[st]}")
 port=${daemon_ports[st]%% *}
 declare -A counted=()
 # What each must be counted as.
@@ -183,21 +198,6 @@ minutes=$(((SECONDS - started) / 60 + 1))
 check "the store's log has few lines" [ $(($(lines_of st) - before)) -lt $((200 * minutes)) ]
 check "and the reader's" [ "$(lines_of rd)" -lt $((200 * minutes)) ]
 echo "# $(($(lines_of st) - before)) lines of the store, $(lines_of rd) of the reader, $((SECONDS - started)) s"
-
-# Another reader under the name of ours, as if on another host: the later one works, the earlier one is told and waits.
-mkdir "$tmp/other"
-ln -s other/twin.sock "$tmp/twin.sock"
-sed "s|^socket: .*|socket: $tmp/other/twin.sock|" "$tmp/rd.yaml" >"$tmp/twin.yaml"
-daemon_config[twin]=$tmp/twin.yaml
-before=$(lines_of st)
-start_daemon twin
-check "a second node of the same name comes up" await_daemon twin 2
-check "the first is told that its name is taken" wait_for 10 grep -q 'hello .*: another node of the same name' "$tmp/rd.log"
-check "so is the store" grep -q 'refused: DENIED: another node of the same name' "$tmp/st.log"
-check "the second reads" wait_for 10 twin_reads
-check "they do not fill the log" [ $(($(lines_of st) - before)) -lt 40 ]
-stop_daemon twin
-check "when it has left, the first reads again" wait_for 45 good_read
 check "SIGTERM ends the reader with 0" stop_daemon rd
 check "and the store" stop_daemon st
 smoke_end
