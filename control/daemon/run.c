@@ -128,10 +128,11 @@ static int build(struct daemon *d, const struct eal_info *eal)
 
 static int launch(struct daemon *d)
 {
+	const struct hash_choice *hash = hash_choose();
 	int rc = 0;
 
 	log_info("rails hash with XXH3 as %s code: the faster here (SIMD %.0f MB/s, scalar %.0f MB/s)",
-		hash_fastest()->name, hash_rate(&hash_simd) / 1e6, hash_rate(&hash_scalar) / 1e6);
+		hash->code->name, hash->simd_bytes_per_s / 1e6, hash->scalar_bytes_per_s / 1e6);
 	for (uint16_t i = 0; i < d->node->n_rails && rc == 0; i++) {
 		rc = rail_launch(d->node->rails[i]);
 		if (rc < 0)

@@ -14,28 +14,32 @@
 #define ROUNDS 6
 
 static void choose(void);
+static double rate_of(const struct hash_code *code);
 static XXH64_hash_t simd_whole(const void *data, size_t bytes);
 static XXH_errorcode simd_update(XXH3_state_t *state, const void *data, size_t bytes);
 
 const struct hash_code hash_simd = {.name = "SIMD", .whole = simd_whole, .update = simd_update};
 
+static const uint8_t sample[SAMPLE_BYTES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const struct hash_code *fastest; /* written under once, which orders it for every later reader */
+static struct hash_choice choice; /* written under once, which orders it for every later reader */
 
-const struct hash_code *hash_fastest(void)
+const struct hash_choice *hash_choose(void)
 {
 	pthread_once(&once, choose);
-	return fastest;
+	return &choice;
 }
 
 static void choose(void)
 {
-	fastest = hash_rate(&hash_scalar) > hash_rate(&hash_simd) ? &hash_scalar : &hash_simd;
+	choice.simd_bytes_per_s = rate_of(&hash_simd);
+	choice.scalar_bytes_per_s = rate_of(&hash_scalar);
+	choice.code = choice.scalar_bytes_per_s > choice.simd_bytes_per_s ? &hash_scalar : &hash_simd;
 }
 
-double hash_rate(const struct hash_code *code)
+/* The best of a few rounds. */
+static double rate_of(const struct hash_code *code)
 {
-	static uint8_t sample[SAMPLE_BYTES]; /* read only */
 	uint64_t best_ns = UINT64_MAX;
 	XXH3_state_t state;
 
@@ -46,8 +50,7 @@ double hash_rate(const struct hash_code *code)
 		XXH3_64bits_reset(&state);
 		code->update(&state, sample, sizeof(sample));
 		took_ns = clock_ns() - begin_ns;
-		if (took_ns && took_ns < best_ns)
-			best_ns = took_ns;
+		best_ns = took_ns && took_ns < best_ns ? took_ns : best_ns;
 	}
 	return (double)SAMPLE_BYTES * 1e9 / (double)best_ns;
 }

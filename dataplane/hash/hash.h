@@ -26,11 +26,13 @@ struct hash_code {
 extern const struct hash_code hash_scalar; /* no SIMD */
 extern const struct hash_code hash_simd;   /* what libxxhash picks for this CPU */
 
-/* The fastest here; timed by the first caller, about a millisecond. Any thread; never NULL. */
-const struct hash_code *hash_fastest(void);
+struct hash_choice {
+	const struct hash_code *code;                /* the faster here, never NULL */
+	double simd_bytes_per_s, scalar_bytes_per_s; /* what decided: over a buffer in the second-level cache */
+};
 
-/* Bytes per second of code over a buffer that stays in the second-level cache, best of a few rounds. */
-double hash_rate(const struct hash_code *code);
+/* Timed by the first caller, about a millisecond, and the same from then on. Any thread. */
+const struct hash_choice *hash_choose(void);
 
 #ifdef __cplusplus
 }

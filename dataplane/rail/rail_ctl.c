@@ -35,7 +35,7 @@ int rail_create(const struct rail_conf *conf, uint16_t idx, const struct rail_de
 	r->poll = ops->poll;
 	r->idx = idx;
 	r->sources = deps->sources;
-	r->hash = hash_fastest();
+	r->hash = hash_choose()->code;
 	r->snap = r->want_snap = deps->snapshot;
 	r->control_waker = deps->control_waker;
 	r->conn_waker = deps->conn_waker;

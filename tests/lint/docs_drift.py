@@ -55,6 +55,7 @@ CLEAN = {
     "docs/control-api.md": gen_docs.methods_page(METHODS_DEF),
     "tests/lint/gen_docs.py": "the pages name it\n",
     "docs/errors.md": "and this\n",
+    "docs/security.md": "and this\n",
     "include/railyard/ring.h": "and this\n",
     "README.md": "see `dataplane/stats/metrics.def` and [the API](docs/control-api.md)\n",
 }

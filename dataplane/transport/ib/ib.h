@@ -161,10 +161,10 @@ void ib_describe(const struct rail *r, struct rail_device_info *out);
 int ib_gid_refresh(struct ib_rail *ib, const struct rail_conf *conf);
 
 /* ---- ib_limits.c: attr, port -> mtu, rd_atomic, max_qps, has_windows ---- */
-/* 0, with `why` saying why there are no windows where there are none; or -ENOTSUP, with `why` saying what is missing.
- */
 /* What QPs may use of the port: its own MTU or the configured one, the smaller. */
 uint32_t ib_mtu(const struct ibv_port_attr *port, const struct verbs_conf *v);
+/* 0, with `why` saying why there are no windows where there are none; or -ENOTSUP, with `why` saying what is missing.
+ */
 int ib_limits_check(struct ib_rail *ib, const struct ibv_port_attr *port, const struct verbs_conf *v, char *why,
 	uint32_t why_bytes);
 
