@@ -222,8 +222,10 @@ void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
 	 * the next at once. So is a pair that was lost with its rail; but not one that is lost as soon as it is up. */
 	from_ns = is_return || l->evidence == RAIL_EV_LOCAL ? d->started_ns : c->now_ns;
 	d->next_ns = is_now ? c->now_ns : later(c->now_ns, from_ns + jittered(c, delay_ns(c, d)));
-	if (!l->was_up)
+	if (!l->was_up) {
+		d->failed_ns = c->now_ns;
 		tell_fault(c, d, l);
+	}
 	d->info.state = CONN_DOWN;
 	info_publish(c, d->row, &d->info);
 }
@@ -299,6 +301,7 @@ void dial_request(struct conn *c, struct dial_event *e)
 		return;
 	}
 	c->waiting[c->n_waiting++] = e;
+	e->asked_ns = c->now_ns;
 	if (is_store_up(c, e->store_idx))
 		return;
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
@@ -361,7 +364,9 @@ static bool settle_one(struct conn *c, struct dial_event *e)
 		}
 		if (!d->link && !is_wanted(c, d))
 			continue;
-		is_busy |= d->link != NULL || d->next_ns <= c->now_ns;
+		/* One that waited in vain is followed by the next at once: what failed since the question is an
+		 * answer, whatever is under way by now. */
+		is_busy |= (d->link != NULL || d->next_ns <= c->now_ns) && d->failed_ns < e->asked_ns;
 		failed = d;
 	}
 	if (is_busy)

@@ -134,7 +134,8 @@ struct dialler {
 	uint32_t n_refused;  /* attempts in a row that the peer refused */
 	uint32_t status;     /* of the last failure */
 	uint64_t next_ns;    /* when to dial; only while link is NULL */
-	uint64_t started_ns; /* the last attempt */
+	uint64_t started_ns; /* the last attempt, and */
+	uint64_t failed_ns;  /* when one last ended without a pair */
 	struct link *link;
 	struct dial_fault fault; /* of the last failed attempt; control's while is_fault_out */
 	bool is_fault_out;

@@ -334,3 +334,35 @@ Test(conn_dial, a_failed_request_names_each_rail)
 	cr_expect_eq(dial.status, RY_ERR_RAIL);
 	node_stop(&a);
 }
+
+/* A store that was up and is silent now: each attempt waits in vain for so long that the next one is due at once. */
+Test(conn_dial, a_store_that_went_silent_fails_a_request_with_the_next_attempt)
+{
+	struct dial_event dial = {.store_idx = 0};
+	uint16_t port = free_port();
+	uint64_t asked_ns;
+
+	node_init(&a, "alpha", "tcp", 0);
+	node_init(&b, "beta", "tcp", port);
+	node_dials(&a, port);
+	node_start(&b);
+	node_start(&a);
+	until(&a, &b, a.n_up == 1 && b.n_up == 1);
+	/* From here on b does nothing; its kernel takes connections. */
+	for (unsigned i = 0; i < 200 && info_of(&a, 0).n_failures < 3; i++) {
+		now_ns += SEC / 4;
+		turns(&a, NULL, 5);
+	}
+	cr_assert_geq(info_of(&a, 0).n_failures, 3);
+	asked_ns = now_ns;
+	control_send(&a, &dial.m, MSG_DIAL);
+	for (unsigned i = 0; i < 80 && !a.n_dial_failed; i++) {
+		now_ns += SEC / 4;
+		turns(&a, NULL, 5);
+	}
+	cr_assert_eq(a.n_dial_failed, 1, "no answer in %lu s", (now_ns - asked_ns) / SEC);
+	cr_expect_leq(now_ns - asked_ns, 6 * SEC);
+	cr_expect(strstr(dial.cause, "no answer within the time-out"), "%s", dial.cause);
+	node_stop(&a);
+	node_stop(&b);
+}
