@@ -116,6 +116,8 @@ static void check_rail(const struct config *c, uint16_t i, struct problems *p)
 	snprintf(place, sizeof(place), "rails[%u].address", i);
 	if (r->address[0] && !is_address(r->address))
 		problem_at(p, place, "'%s' is no IPv4 or IPv6 address; host names are not resolved", r->address);
+	if (is_same_address(r->address, "0.0.0.0") || is_same_address(r->address, "::"))
+		problem_at(p, place, "%s is every address of this host: name the one of this rail's port", r->address);
 	if (!r->address[0] && !is_mock(r))
 		problem_at(p, place, "is missing: transport %s binds to an address", r->transport);
 	snprintf(place, sizeof(place), "rails[%u].port", i);

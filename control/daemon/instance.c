@@ -65,8 +65,11 @@ static int open_lock(const char *directory, const char *path)
 	const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 	int fd = open(path, flags, 0644);
 
-	if (fd < 0 && errno == ENOENT && mkdir(directory, 0755) == 0)
-		fd = open(path, flags, 0644);
+	if (fd >= 0)
+		return fd;
+	if (errno != ENOENT || mkdir(directory, 0755) < 0)
+		return errno == EEXIST ? -ENOENT : -errno; /* a link that leads nowhere */
+	fd = open(path, flags, 0644);
 	return fd < 0 ? -errno : fd;
 }
 

@@ -120,6 +120,11 @@ config more=$'  - {name: rail1, transport: tcp, address: 127.0.0.1, port: '"$fre
 refuses "two rails on one address and port" 3 "$conf:6: rails[1].port: 127.0.0.1 port $free_port is also that of rails[0]" -- --config "$conf"
 config address=10.9.9.1 more=$'  - {name: rail1, transport: tcp, address: 10.9.9.1, port: 7999}\nstore: {memory: 16MiB}'
 refuses "two rails on one address" 3 "$conf:6: rails[1].address: 10.9.9.1 is also the address of rails[0]: both would share one port" -- --config "$conf"
+config address=0.0.0.0
+refuses "a rail on every address" 3 "$conf:5: rails[0].address: 0.0.0.0 is every address of this host" -- --config "$conf"
+ln -s "$tmp/nowhere" "$tmp/dangling"
+config socket="$tmp/dangling/x.sock"
+refuses "a run directory that is a link to nothing" 4 "run directory $tmp/dangling" "No such file or directory" -- --config "$conf"
 config more='  - {name: rail1, transport: mock, lcore: 1}'
 refuses "two rails on one lcore" 3 "$conf:6: rails[1].lcore: 1 is also the lcore of rails[0]; every rail needs one of its own" -- --config "$conf"
 config transport=vreb

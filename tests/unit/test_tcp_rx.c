@@ -191,6 +191,33 @@ Test(tcp_rx, a_large_frame_for_no_window_is_sunk_whole)
 	rig_close(&g);
 }
 
+/* Of no size and at no split does a byte of it land, neither in the window nor behind it. */
+Test(tcp_rx, a_frame_that_leaves_its_window_does_not_land)
+{
+	static uint8_t stream[MIB], payload[WIRE_DATA_MAX_BYTES], memory[3 * WIRE_DATA_MAX_BYTES], zero[sizeof(memory)];
+	uint32_t sizes[] = {101, 2048, 4097, 65536, WIRE_DATA_MAX_BYTES};
+
+	memset(payload, 0xa5, sizeof(payload));
+	for (unsigned i = 0; i < RTE_DIM(sizes); i++) {
+		struct wc wc[RY_BURST_MAX];
+		size_t cut, len;
+		struct window *w;
+		struct rig g;
+
+		rig_open(&g, 1, 0);
+		w = rig_bind(&g, 0, 1, memory + WIRE_DATA_MAX_BYTES, sizes[i] - 1);
+		len = put_cancel(stream, put_data(stream, 0, w->key, 0, payload, sizes[i]), 5);
+		cut = RTE_MIN(len, 24 + sizes[i] / 2);
+		rig_feed(&g, 0, stream, cut);
+		rig_drain(&g, cut, wc);
+		rig_feed(&g, 0, stream + cut, len - cut);
+		cr_assert_eq(rig_drain(&g, len, wc), 1, "the message behind %u bytes", sizes[i]);
+		cr_assert(memcmp(memory, zero, sizeof(memory)) == 0, "%u bytes", sizes[i]);
+		cr_assert_eq(stat_get(&g.rail->counters.late_dropped_bytes), sizes[i]);
+		rig_close(&g);
+	}
+}
+
 /* One violation: the QP goes down once, the peer's end is closed, nothing else is reported. */
 static void expect_violation(const void *bytes, size_t len, const char *what)
 {

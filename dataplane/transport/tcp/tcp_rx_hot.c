@@ -195,7 +195,8 @@ static uint16_t parse(struct rail *r, struct tcp *t, struct tcp_qp *q, struct wc
 
 static void place_staged(struct rail *r, struct tcp_qp *q, uint32_t bytes)
 {
-	uint8_t *dst = window_resolve(r, &q->qp, q->rx_key, q->rx_offset, bytes);
+	/* Of a frame that would leave its window not even the beginning lands. */
+	uint8_t *dst = window_resolve(r, &q->qp, q->rx_key, q->rx_offset, q->rx_left);
 
 	if (likely(dst))
 		memcpy(dst, q->stage + q->stage_head, bytes);
