@@ -189,6 +189,24 @@ Test(node_admit, those_that_wait_for_a_place_keep_their_order_too)
 	close_node();
 }
 
+static void one_read_of_all(struct config *c)
+{
+	c->max_reads = 1;
+}
+
+/* It never had bytes, and so gives none back. */
+Test(node_admit, who_ends_before_it_has_bytes_lets_the_next_one_in)
+{
+	open_node(one_read_of_all);
+	ask(0, LARGEST + 1); /* there is no such object */
+	ask(1, 1);
+	run_until_done(2);
+	cr_expect_eq(reads[0].status, RY_ERR_NOT_FOUND, "%s", reads[0].cause);
+	cr_expect_eq(reads[1].status, RY_OK, "%s", reads[1].cause);
+	cr_expect_lt(reads[1].done_ns - reads[0].done_ns, 100 * MS);
+	close_node();
+}
+
 /* The cached descriptors are out of date: the next read asks the store again. */
 static void forget_descriptors(void)
 {
