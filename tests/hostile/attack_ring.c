@@ -212,9 +212,12 @@ static struct ry_sqe senseless(struct raw *r)
 		.arg = edge(SMALL_ARENA),
 		.key_bytes = (uint16_t)(draw() % 8 ? 1 + draw() % 8 : edge(RY_KEY_MAX_BYTES))};
 
-	/* Everybody may delete and overwrite everything: that is no attack, and would spoil the other's reads. */
+	/* Everybody may delete and overwrite everything: that is no attack, and would spoil the other's reads. So the
+	 * bait's key is in odd slots only, and what waits to be taken from there changes nothing. */
+	if (e.op == RY_OP_PUT || e.op == RY_OP_DELETE)
+		e.slot &= (uint16_t)~1u;
 	if (e.slot < r->n_entries)
-		fill_slot(&r->slots[e.slot], e.op == RY_OP_READ || e.op == RY_OP_LOOKUP);
+		fill_slot(&r->slots[e.slot], (e.op == RY_OP_READ || e.op == RY_OP_LOOKUP) && (e.slot & 1));
 	if (draw() % 4 == 0)
 		e.key_bytes = sizeof(BAIT_KEY) - 1;
 	return e;
