@@ -13,8 +13,8 @@
 
 static bool make_room(struct api *api);
 static bool is_unused(const struct api_conn *c);
-static uint32_t n_unused(const struct api *api, pid_t pid);
 static void add(struct api *api, int fd);
+static void insert(struct api *api, struct api_conn *c);
 static void tell(int fd, const char *why);
 static void turn_away(int fd, const char *why);
 static void take(struct api_conn *c);
@@ -25,14 +25,15 @@ static ssize_t send_some(struct api_conn *c);
 static void end_out(struct api_conn *c);
 static void update_events(struct api_conn *c);
 
+#define ACCEPTS_MAX 16u          /* a turn */
 #define STANDING_NS 100000000ull /* an answer of which nothing was taken for so long does not keep a place */
 
+/* So many a turn, and the rest in the next: whoever connects without end does not keep us from the others. */
 void api_accept(struct api *api)
 {
-	int fd;
+	for (uint32_t i = 0; i < ACCEPTS_MAX; i++) {
+		int fd = accept4(api->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-	for (;;) {
-		fd = accept4(api->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd >= 0 && (api->n_conns < api->n_conns_max || make_room(api))) {
 			add(api, fd);
 			continue;
@@ -133,19 +134,28 @@ void api_conn_close(struct api_conn *c)
 
 /*
  * Whoever holds connections without using them does not lock others out: of the process that holds most of such, the
- * one that was silent longest goes.
+ * one that was silent longest goes. A process's connections stand together, so one walk counts all of them.
  */
 static bool make_room(struct api *api)
 {
-	struct api_conn *c, *victim = NULL;
-	uint32_t most = 0;
+	struct api_conn *c, *oldest = NULL, *victim = NULL;
+	uint32_t n = 0, most = 0;
+	pid_t pid = 0;
 
 	TAILQ_FOREACH (c, &api->conns, link) {
-		uint32_t n = is_unused(c) ? n_unused(api, c->pid) : 0;
-
-		if (n > most || (n && n == most && c->heard_ns < victim->heard_ns)) {
+		if (!is_unused(c))
+			continue;
+		if (!oldest || c->pid != pid) {
+			pid = c->pid;
+			oldest = c;
+			n = 0;
+		}
+		n++;
+		if (c->heard_ns < oldest->heard_ns)
+			oldest = c;
+		if (n > most || (n == most && oldest->heard_ns < victim->heard_ns)) {
 			most = n;
-			victim = c;
+			victim = oldest;
 		}
 	}
 	if (!victim)
@@ -163,16 +173,6 @@ static bool is_unused(const struct api_conn *c)
 	bool is_standing = c->out && c->api->now_ns > c->out_since_ns + STANDING_NS;
 
 	return c->fd >= 0 && !c->session && !c->request && (!c->out || is_standing);
-}
-
-static uint32_t n_unused(const struct api *api, pid_t pid)
-{
-	const struct api_conn *c;
-	uint32_t n = 0;
-
-	TAILQ_FOREACH (c, &api->conns, link)
-		n += c->pid == pid && is_unused(c);
-	return n;
 }
 
 static void add(struct api *api, int fd)
@@ -198,8 +198,23 @@ static void add(struct api *api, int fd)
 	c->heard_ns = api->now_ns;
 	c->pid = peer.pid;
 	c->uid = peer.uid;
-	TAILQ_INSERT_TAIL(&api->conns, c, link);
+	insert(api, c);
 	api->n_conns++;
+}
+
+/* Beside the others of its process. */
+static void insert(struct api *api, struct api_conn *c)
+{
+	struct api_conn *other;
+
+	TAILQ_FOREACH_REVERSE(other, &api->conns, api_conn_list, link)
+	{
+		if (other->pid == c->pid) {
+			TAILQ_INSERT_AFTER(&api->conns, other, c, link);
+			return;
+		}
+	}
+	TAILQ_INSERT_TAIL(&api->conns, c, link);
 }
 
 static void turn_away(int fd, const char *why)

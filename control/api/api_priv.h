@@ -114,8 +114,8 @@ struct api {
 	int epoll_fd;
 	int listen_fd;
 	int signal_fd;
-	int spare_fd; /* given up for a moment to turn connections away when descriptors run out */
-	struct api_conn_list conns;
+	int spare_fd;               /* given up for a moment to turn connections away when descriptors run out */
+	struct api_conn_list conns; /* those of one process in a row */
 	uint32_t n_conns;
 	uint32_t n_conns_max;
 	uint32_t n_waiting; /* connections whose `out` is not empty */

@@ -6,9 +6,12 @@ attacker does. A case's function is its name; what it returns is printed.
 """
 
 import json
+import mmap
 import os
 import resource
+import signal
 import socket
+import struct
 import sys
 import time
 
@@ -23,16 +26,14 @@ class Talk:
 
     def __init__(self, greet=True, timeout=20):
         self.s = socket.socket(socket.AF_UNIX)
-        self.s.settimeout(timeout)
         self.rest = b""
-        end = time.monotonic() + timeout
-        while True:
-            try:
-                self.s.connect(PATH)
-                break
-            except BlockingIOError:  # the backlog is full
-                assert time.monotonic() < end, "nobody accepts"
-                time.sleep(0.001)
+        # Waits in line while the backlog is full, which connect() does not under a time-out of Python's.
+        self.s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", timeout, 0))
+        try:
+            self.s.connect(PATH)
+        except BlockingIOError:
+            raise AssertionError("nobody accepts") from None
+        self.s.settimeout(timeout)
         if greet:
             self.send(HELLO)
             assert self.line()["result"]["version"] == 1
@@ -301,11 +302,55 @@ def never_reads(by):
     return f"{len(gone)} dropped after {time.monotonic() - start:.1f} s"
 
 
+def connect_and_close(n=memoryview(bytearray(8)).cast("Q")):
+    """As fast as it goes, until nobody listens or nobody is left who started it."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        with socket.socket(socket.AF_UNIX) as s:
+            try:
+                s.connect(PATH)
+            except (ConnectionError, FileNotFoundError):
+                return
+        n[0] += 1
+
+
+def flood(by):
+    """Two, then more, who connect and close for ever: who is there is answered, and who comes."""
+    done = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
+    slowest, children = 0.0, []
+    try:
+        for n in (2, 6):
+            while len(children) < n:
+                child = os.fork()
+                if child == 0:
+                    connect_and_close(done[len(children):])
+                    os._exit(0)
+                children.append(child)
+            for _ in range(20):
+                start = time.monotonic()
+                newcomer = Talk(timeout=SLOW_S)
+                assert "result" in (newcomer.ask("status") or {}), "a newcomer was not served"
+                newcomer.close()
+                slowest = max(slowest, time.monotonic() - start)
+                assert slowest < SLOW_S, f"a newcomer waited {slowest:.1f} s"
+                by.look()
+                time.sleep(0.05)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert all(n > 50 for n in done[:len(children)]), f"no flood: {list(done[:len(children)])}"
+    return {"connections": sum(done), "slowest_newcomer_ms": round(slowest * 1000)}
+
+
 def main():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if sys.argv[2] == "metrics":
         json.dump(Talk().ask("metrics")["result"], sys.stdout)
+        return
+    if sys.argv[2] == "connect_and_close":
+        connect_and_close()
         return
     case = globals()[sys.argv[2]]
     by = Bystander()

@@ -13,6 +13,17 @@ check_attack() {
 	check "$1: nothing is left of it" wait_for 20 is_as_before || echo "# before: $before, $maps_before maps; now: $(state_of rd), $(n_maps rd) maps"
 }
 
+# ends_in SECONDS NODE: as stop_daemon, but it does not wait for ever.
+ends_in() {
+	kill -TERM "${daemon_pid[$2]}"
+	wait_for "$1" is_gone "${daemon_pid[$2]}" || kill -KILL "${daemon_pid[$2]}"
+	stop_daemon "$2"
+}
+
+is_gone() {
+	! kill -0 "$1"
+}
+
 memory_kib() {
 	awk '/^VmRSS/ {print $2}' "/proc/${daemon_pid[rd]}/status"
 }
@@ -36,10 +47,18 @@ check_attack "lines that are no requests" no_requests
 check_attack "512 at once" parallel_512
 check_attack "700 that say nothing" silent_crowd
 check_attack "who never reads" never_reads
+check_attack "connections that come and go without end" flood
 
 end_honest
 check "no memory was left behind" [ "$(memory_kib)" -lt $((kib_before + 32768)) ]
 check "none of it is in the log" [ $(($(n_log_lines) - log_before)) -lt 20 ]
-check "the reader ends with 0" stop_daemon rd
+flooders=()
+for _ in 1 2 3; do
+	talk connect_and_close &
+	flooders+=($!)
+done
+sleep 0.5
+check "the reader ends with 0 in the middle of such a flood" ends_in 10 rd
+check "which ends with it" wait "${flooders[@]}"
 check "and the store" stop_daemon st
 smoke_end

@@ -395,6 +395,24 @@ Test(api_clients, a_hundred_clients_at_once)
 	close(dial());
 }
 
+/* Who comes in a crowd is taken in some at a time: what else there is has its turn in between. */
+Test(api_clients, a_crowd_is_let_in_over_several_turns)
+{
+	enum { N = 40 };
+	int fds[N];
+
+	for (int i = 0; i < N; i++)
+		fds[i] = dial_only();
+	for (uint32_t n = 0, before = 0; n < N; before = n) {
+		api_poll(api, now_ns);
+		n = api_n_conns(api);
+		cr_assert_gt(n, before);
+		cr_assert_leq(n - before, 16);
+	}
+	for (int i = 0; i < N; i++)
+		close(fds[i]);
+}
+
 /* The places are for those that use them: who only holds some goes first, and of several the one that holds most. */
 Test(api_clients, who_holds_connections_makes_room_for_others)
 {
