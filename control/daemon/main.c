@@ -141,7 +141,7 @@ static void block_signals(void)
 }
 
 /* Seven descriptors for each attached client: the usual soft limit of 1024, kept for programs that select(), is met
- * before reader.max_clients. */
+ * before reader.max_clients. EAL does so too, as a side effect of setting up memory; nothing promises that it stays. */
 static void raise_open_files(void)
 {
 	struct rlimit files;
