@@ -5,6 +5,8 @@
  */
 #include "read/control_priv.h"
 
+#define DEALT_TEXT "; without failover a transfer keeps to the rails that it was dealt"
+
 static bool is_tail(struct control *c);
 static unsigned feed_tail(struct control *c);
 static unsigned feed_round(struct control *c);
@@ -359,9 +361,8 @@ static void check_stuck(struct control *c)
 		if (likely(failover_can_go_on(c, x, eligible_now(c, x->peer_idx))))
 			continue;
 		path_explain(c, x->peer_idx, x->reach_mask, cause, sizeof(cause));
-		if (!x->is_failover) /* the others may well be up */
-			strncat(cause, "; without failover a transfer keeps to the rails that it was dealt",
-				sizeof(cause) - strlen(cause) - 1);
+		if (!x->is_failover && strlen(cause) + sizeof(DEALT_TEXT) <= sizeof(cause))
+			strcat(cause, DEALT_TEXT); /* the others may well be up */
 		xfer_fail(c, x, RY_ERR_NO_RAIL, RY_RAIL_NONE, cause);
 		next = TAILQ_FIRST(&c->active); /* the list may have changed in any way */
 	}

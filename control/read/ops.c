@@ -10,6 +10,7 @@ static void refuse(
 static bool take_key(struct op *op, const struct ry_slot *slot, const struct ry_sqe *sqe);
 static void cancel(struct control *c, struct client_state *cs, uint64_t ticket);
 static void dispatch(struct control *c, struct op *op);
+static void abort_ask(struct control *c, struct op *op, uint32_t status);
 static void abort_xfer(struct control *c, struct xfer *x, uint32_t status);
 
 void op_start(struct control *c, struct client_state *cs, const struct ry_sqe *sqe)
@@ -205,9 +206,22 @@ void op_abort(struct control *c, struct op *op, uint32_t status)
 			put_finish(c, op,
 				op->is_sent && (op->flags & RY_F_PUT_COMMIT) ? RY_ERR_UNKNOWN_OUTCOME : status, NULL);
 		else
-			op_fail(c, op, op->is_sent && op->kind == RY_OP_DELETE ? RY_ERR_UNKNOWN_OUTCOME : status,
-				RY_RAIL_NONE, NULL);
+			abort_ask(c, op, status);
 	}
+}
+
+/* It waits for room, or for what a store answers: a look-up, a delete, a list. */
+static void abort_ask(struct control *c, struct op *op, uint32_t status)
+{
+	bool is_lookup = op->kind == RY_OP_READ || op->kind == RY_OP_LOOKUP;
+
+	if (op->is_sent && op->kind == RY_OP_DELETE)
+		status = RY_ERR_UNKNOWN_OUTCOME;
+	else if (status == RY_ERR_TIMEOUT && op->state != OP_ADMIT && op->peer_idx < c->config->n_stores)
+		op_cause(op, "%s%s %s before the deadline", is_lookup ? "look-up: " : "",
+			c->config->stores[op->peer_idx].name,
+			op->state == OP_SEND ? "was not connected" : "did not answer");
+	op_fail(c, op, status, RY_RAIL_NONE, NULL);
 }
 
 static void abort_xfer(struct control *c, struct xfer *x, uint32_t status)

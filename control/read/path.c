@@ -12,6 +12,7 @@
 #define LIMIT_LEAST_NS 100000000ull
 #define LIMIT_MOST_NS 2000000000ull
 #define SAMPLES_LEAST 32u
+#define EXPLAIN_MAX_BYTES (64u + RY_RAILS_MAX * 64u + RY_CAUSE_MAX_BYTES)
 
 static unsigned bucket_of(uint64_t latency_ns);
 static uint64_t bucket_top_ns(unsigned i);
@@ -21,6 +22,7 @@ static void carried(struct control *c, const struct path *p, uint16_t pair_idx);
 static void was_silent(struct control *c, struct path *p, const struct segment *s);
 static bool is_overdue(const struct control *c, const struct segment *s, const struct path *p, uint64_t from_ns);
 static void expire(struct control *c, struct xfer *x, struct segment *s, struct path *p);
+static void clip(const char *text, char *cause, uint32_t cause_bytes);
 static const char *state_text(const struct control *c, const struct peer *p, uint16_t r);
 static void died(struct control *c, struct path *p, uint16_t pair_idx);
 
@@ -226,16 +228,31 @@ bool path_is_eligible(const struct control *c, const struct peer_pair *pp)
 void path_explain(const struct control *c, uint16_t peer_idx, uint32_t reach_mask, char *cause, uint32_t cause_bytes)
 {
 	const struct peer *p = &c->peers[peer_idx];
-	int n = snprintf(cause, cause_bytes,
+	char text[EXPLAIN_MAX_BYTES];
+	int n = snprintf(text, sizeof(text),
 		"no rail to %s:", p->is_dialled ? c->config->stores[p->store_idx].name : "the writer");
 
-	for (uint16_t r = 0; r < c->n_rails && n < (int)cause_bytes; r++)
-		n += snprintf(cause + n, cause_bytes - (uint32_t)n, " %s %s,", c->config->rails[r].name,
+	for (uint16_t r = 0; r < c->n_rails; r++)
+		n += snprintf(text + n, sizeof(text) - (uint32_t)n, " %s %s,", c->config->rails[r].name,
 			reach_mask >> r & 1 ? state_text(c, p, r) : "cannot reach this memory");
-	if (n < (int)cause_bytes && p->cause[0])
-		snprintf(cause + n - 1, cause_bytes - (uint32_t)n + 1, "; %s", p->cause);
-	else if (n < (int)cause_bytes)
-		cause[n - 1] = 0;
+	snprintf(text + n - 1, sizeof(text) - (uint32_t)n + 1, "%s%s", p->cause[0] ? "; " : "", p->cause);
+	clip(text, cause, cause_bytes);
+}
+
+/* Whole clauses: what there is no room for becomes "...". */
+static void clip(const char *text, char *cause, uint32_t cause_bytes)
+{
+	uint32_t n = cause_bytes - sizeof("...");
+
+	if (strlen(text) < cause_bytes) {
+		strcpy(cause, text);
+		return;
+	}
+	while (n && !(strchr(",;", text[n - 1]) && text[n] == ' '))
+		n--;
+	if (!n)
+		n = cause_bytes - sizeof("...");
+	snprintf(cause, cause_bytes, "%.*s...", (int)n, text);
 }
 
 static const char *state_text(const struct control *c, const struct peer *p, uint16_t r)

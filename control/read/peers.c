@@ -5,6 +5,7 @@
  */
 #include "read/control_priv.h"
 
+static void end_at_clause(char cause[RY_CAUSE_MAX_BYTES]);
 static struct peer *peer_for(struct control *c, const struct pair *pair);
 static struct peer *accepted_peer(struct control *c, uint64_t node_id);
 static void restarted(struct control *c, struct peer *p, const struct pair *pair);
@@ -119,6 +120,7 @@ void peer_pair_down(struct control *c, struct pair_event *ev)
 		}
 		endpoints_choose(c, p);
 		memcpy(p->cause, ev->cause, sizeof(p->cause));
+		end_at_clause(p->cause);
 		meta_pair_lost(c, pair->idx, pair->epoch);
 		if (!p->n_pairs && !p->is_dialled) {
 			fail_transfers(c, idx, RY_ERR_RAIL, ev->cause);
@@ -181,6 +183,18 @@ void peer_dialled(struct control *c, struct dial_event *ev)
 	/* Whatever kept the attempts from a connection, no rail reaches the store; only a refusal for its version is
 	 * more. */
 	meta_dial_failed(c, ev->store_idx, ev->status == RY_ERR_VERSION ? RY_ERR_VERSION : RY_ERR_NO_RAIL);
+}
+
+/* Of the reasons of many rails, the one that was cut in a word is none. */
+static void end_at_clause(char cause[RY_CAUSE_MAX_BYTES])
+{
+	char *last;
+
+	if (strlen(cause) < RY_CAUSE_MAX_BYTES - 1)
+		return;
+	cause[RY_CAUSE_MAX_BYTES - sizeof("; ...")] = 0;
+	last = strrchr(cause, ';');
+	strcpy(last ? last : cause + strlen(cause), "; ...");
 }
 
 void peer_dial_fault(struct control *c, struct dial_fault *f)

@@ -31,7 +31,11 @@ void plan_explain(struct control *c, struct api_call *call)
 		return;
 	if (!mask) {
 		call->status = RY_ERR_NO_RAIL;
-		snprintf(call->cause, sizeof(call->cause), "%s", c->peers[call->store_idx].cause);
+		if (call->store_idx < c->config->n_stores)
+			path_explain(c, call->store_idx, UINT32_MAX, call->cause, sizeof(call->cause));
+		else
+			snprintf(call->cause, sizeof(call->cause),
+				"this node knows no store: see `stores` in its configuration");
 		return;
 	}
 	first = (uint32_t)(call->offset / call->stripe_bytes);

@@ -118,6 +118,8 @@ void put_reply(struct control *c, struct op *op, const struct wire_put_done *m)
 	op->result_bytes = m->bytes_so_far;
 	op->result_generation = m->generation;
 	lookup_drop(c, op->hash);
+	if (m->h.status == RY_ERR_NO_RAIL && !eligible_rails(c, op->peer_idx))
+		path_explain(c, op->peer_idx, UINT32_MAX, cause, sizeof(cause)); /* the store saw no more than that */
 	put_finish(c, op, m->h.status, cause[0] ? cause : NULL);
 }
 

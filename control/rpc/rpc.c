@@ -31,6 +31,7 @@ static int send_request(struct rpc *r, const char *method, json_t *params, struc
 static int send_all(struct rpc *r, const char *text, size_t bytes, struct rpc_error *err);
 static int receive_line(struct rpc *r, struct rpc_error *err);
 static int grow(struct rpc *r, struct rpc_error *err);
+static const char *reason(const json_t *error, const char *method);
 static int take_answer(struct rpc *r, const char *method, json_t **result, struct rpc_error *err);
 
 static int fail(struct rpc_error *err, int code, const char *format, ...)
@@ -196,6 +197,15 @@ static int receive_line(struct rpc *r, struct rpc_error *err)
 	}
 }
 
+/* Without the method in front: who asks says what it was doing. */
+static const char *reason(const json_t *error, const char *method)
+{
+	const char *text = json_string_value(json_object_get(error, "message")) ?: "refused without a reason";
+	size_t n = strlen(method);
+
+	return strncmp(text, method, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
+}
+
 static int take_answer(struct rpc *r, const char *method, json_t **result, struct rpc_error *err)
 {
 	json_t *answer = json_loadb(r->line, r->line_bytes, 0, NULL);
@@ -203,8 +213,7 @@ static int take_answer(struct rpc *r, const char *method, json_t **result, struc
 	int rc = 0;
 
 	if (json_is_object(error)) {
-		rc = fail(err, -EREMOTEIO, "%s: %s", method,
-			json_string_value(json_object_get(error, "message")) ?: "refused without a reason");
+		rc = fail(err, -EREMOTEIO, "%s", reason(error, method));
 		err->code = (int)json_integer_value(json_object_get(error, "code"));
 		snprintf(err->status, sizeof(err->status), "%s",
 			json_string_value(json_object_get(json_object_get(error, "data"), "status")) ?: "UNKNOWN");

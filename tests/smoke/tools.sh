@@ -25,6 +25,24 @@ check "rails prints a table" ry rails
 check "put" ry put k "$tmp/in"
 ry plan --json k >"$tmp/plan.json"
 check_json "plan gives every byte to a rail" "[.rails[].bytes] | add == $((20 * MIB))" "$tmp/plan.json"
+for i in 0 1; do
+	check "rail$i is drained" ry rails drain rail$i
+done
+why='NO_RAIL: no rail to st: rail0 is drained, rail1 is drained'
+check_status 1 "no plan without a rail" ry plan k
+cp "$tmp/check.out" "$tmp/words"
+check "and it says why, once" grep -qxF "railyard: plan: $why" "$tmp/words"
+check_status 1 "no put without a rail" ry put k "$tmp/in"
+cp "$tmp/check.out" "$tmp/words"
+check "and it says why" grep -qF "railyard: put: $why" "$tmp/words"
+for i in 0 1; do
+	check "rail$i is back" ry rails resume rail$i
+done
+kill -STOP "${daemon_pid[st]}"
+check_status 1 "a store that is stopped answers no look-up" ry get k --deadline 1s "$tmp/back"
+cp "$tmp/check.out" "$tmp/words"
+check "and is named" grep -qF 'TIMEOUT: look-up: st did not answer' "$tmp/words"
+kill -CONT "${daemon_pid[st]}"
 check_status 2 "an unknown command is a usage error" ry nonsense
 check_status 2 "a missing argument is a usage error" ry put
 check_status 3 "no daemon at the socket" "$RAILYARD" --socket "$tmp/none.sock" status

@@ -224,6 +224,7 @@ Test(node_api, the_last_rail_is_drained_with_a_warning)
 	cr_expect_not_null(
 		strstr(text_at(r, "warning"), "no rail is left for reads from self"), "%s", text_at(r, "warning"));
 	cr_expect_eq(read_once(), RY_ERR_NO_RAIL);
+	refused("plan", "{\"size_bytes\":1048576}", "NO_RAIL", "no rail to self: rail0 is drained, rail1 is drained");
 	result("rail_resume", "{\"rail\":\"rail1\"}");
 	cr_expect_eq(read_once(), RY_OK);
 }

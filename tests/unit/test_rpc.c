@@ -92,7 +92,17 @@ Test(rpc, a_refusal_carries_code_status_and_text)
 	cr_expect_eq(rpc_call(r, "what", NULL, &result, &err), -EREMOTEIO);
 	cr_expect_eq(err.code, -31985);
 	cr_expect_str_eq(err.status, "LIMIT");
-	cr_expect_str_eq(err.text, "what: too many");
+	cr_expect_str_eq(err.text, "too many");
+	stop();
+}
+
+Test(rpc, a_refusal_does_not_begin_with_the_method)
+{
+	start(HELLO, "{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-31985,\"message\":\"what: too "
+		     "many\",\"data\":{\"status\":\"LIMIT\"}}}\n");
+	cr_assert_eq(rpc_open(s.path, 1000000000, &r, &err), 0);
+	cr_expect_eq(rpc_call(r, "what", NULL, &result, &err), -EREMOTEIO);
+	cr_expect_str_eq(err.text, "too many");
 	stop();
 }
 
