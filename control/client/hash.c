@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* XXH3-64 of stripes. The dispatching variant picks AVX2 or AVX-512 at run time: about twice the speed of the plain
- * calls. */
+/*
+ * XXH3-64 of stripes. The dispatching variant picks AVX2 or AVX-512 at run time: about twice the speed of the plain
+ * calls. A libxxhash.a need not have it (Debian's has not), so it is a weak symbol: who links statically hashes
+ * plainly.
+ */
 #include "client_priv.h"
 
-#if defined(__x86_64__)
-#include <xxh_x86dispatch.h>
-#else
 #include <xxhash.h>
-#endif
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SLICE_BYTES (128u << 10) /* copied bytes are hashed while they are still in the second-level cache */
+
+XXH_errorcode XXH3_64bits_update_dispatch(XXH3_state_t *state, const void *data, size_t bytes) __attribute__((weak));
 
 struct ryc_hash {
 	XXH3_state_t *state;
@@ -43,7 +44,10 @@ void ryc_hash_free(struct ryc_hash *h)
 
 void ryc_hash_update(struct ryc_hash *h, const void *data, uint64_t bytes)
 {
-	XXH3_64bits_update(h->state, data, bytes);
+	if (XXH3_64bits_update_dispatch)
+		XXH3_64bits_update_dispatch(h->state, data, bytes);
+	else
+		XXH3_64bits_update(h->state, data, bytes);
 }
 
 void ryc_hash_copy(struct ryc_hash *h, void *to, const void *from, uint64_t bytes)

@@ -12,6 +12,14 @@ build_example() {
 	cc -std=c11 -Wall -Wextra -Werror $cflags "$tree/docs/examples/stream_object.c" -o "$tmp/example" $libs "-Wl,-rpath,$build/control/client"
 }
 
+# As a program that takes nothing along: flags of pkg-config --static.
+build_static() {
+	local cflags libs
+	cflags=$(pkg-config --cflags railyard) && libs=$(pkg-config --static --libs railyard) || return 1
+	# shellcheck disable=SC2086
+	cc -std=c11 -static $cflags "$tree/docs/examples/stream_object.c" -o "$tmp/example-static" $libs
+}
+
 needs_no_dpdk() {
 	! ldd "$tmp/example" | grep -E 'librte_|libibverbs'
 }
@@ -25,6 +33,14 @@ RAILYARD_SOCKET=$(socket_of rd)
 export RAILYARD_SOCKET
 check "the example runs" "$tmp/example" greeting "$tmp/back"
 check "it read every byte" same in back
+rm -f "$tmp/back"
+if cc -static -x c - -o "$tmp/probe" -lxxhash -ljansson <<<'int main(void) { return 0; }' 2>/dev/null; then
+	check "the example links statically" build_static
+	check "the static example runs" "$tmp/example-static" greeting "$tmp/back"
+	check "it read every byte" same in back
+else
+	skip "the example links statically" "no libxxhash.a, libjansson.a or libc.a here"
+fi
 check_status 1 "the example reports a missing object" "$tmp/example" nothing "$tmp/back"
 stop_pair
 smoke_end
