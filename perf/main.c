@@ -125,9 +125,10 @@ static void print_help(void)
 		printf("  %-8s %s\n", m->name, m->help);
 	printf("\noptions:\n");
 	options_help(rows, N_ROWS, PERF_COMMON | PERF_MODEL | PERF_READ | PERF_EXCHANGE, stdout);
-	printf("\nIt starts its own daemons unless told of one (--socket), and leaves nothing behind but the object "
-	       "\"bench\" "
-	       "in that one's store. Exit codes: 0 measured, 1 failed, 2 the command line is wrong.\n");
+	printf("\nIt starts its own daemons unless told of one (--socket), and leaves nothing behind: the object that "
+	       "it "
+	       "puts into that one's store is deleted at the end. Exit codes: 0 measured, 1 failed, 2 the command line "
+	       "is wrong.\n");
 }
 
 int perf_print(const struct perf *p, json_t *value)

@@ -132,7 +132,7 @@ const char *cli_socket(const struct cli *c);
 int output_print(const struct cli *c, json_t *result);
 /* Flushes. CLI_OK, or CLI_FAILED after it was said that stdout cannot be written. */
 int output_end(const struct cli *c);
-/* A key as UTF-8 without control characters; other bytes as \xNN. */
+/* A key as UTF-8 without control characters and backslashes; of a key with other bytes, these as \xNN. */
 json_t *output_key(const void *key, uint16_t key_bytes);
 /* {name, bytes, segments, busy_s} per rail of a read. */
 json_t *output_rails(const struct ry_read_stats *stats);

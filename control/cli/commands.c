@@ -105,10 +105,18 @@ int commands_parse(int argc, char *const *argv, struct cli *c, const struct comm
 	*row = NULL;
 	if (options_parse(cli_options, n_cli_options, argc, argv, c, &c->args, &given, error) < 0) {
 		c->want_json = wants_json(argc, argv); /* it may stand behind the mistake */
+		*row = c->args.n != 0 ? find(c->args.values[0]) : NULL;
+		c->command = *row != NULL ? (*row)->name : NULL;
+		*row = NULL;
 		return cli_usage(c, "%s", error);
 	}
 	if (c->args.n == 0)
 		return c->want_help ? CLI_OK : cli_usage(c, "which command?");
+	if (strcmp(c->args.values[0], "help") == 0 && c->args.n <= 2) { /* help, help COMMAND */
+		c->want_help = true;
+		*row = c->args.n == 2 ? find(c->args.values[1]) : NULL;
+		return c->args.n == 2 && *row == NULL ? cli_usage(c, "no command \"%s\"", c->args.values[1]) : CLI_OK;
+	}
 	*row = find(c->args.values[0]);
 	if (*row == NULL)
 		return cli_usage(c, "no command \"%s\"", c->args.values[0]);

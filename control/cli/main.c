@@ -66,6 +66,7 @@ static void print_help(void)
 
 static void print_command_help(const struct command *row)
 {
-	printf("usage: railyard %s [OPTION...] %s\n\n%s\n\noptions:\n", row->name, row->args, row->help);
+	printf("usage: railyard %s [OPTION...]%s%s\n\n%s\n\noptions:\n", row->name, row->args[0] != '\0' ? " " : "",
+		row->args, row->help);
 	options_help(cli_options, n_cli_options, row->options | OPT_COMMON, stdout);
 }

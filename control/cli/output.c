@@ -203,7 +203,7 @@ json_t *output_key(const void *key, uint16_t key_bytes)
 	uint32_t i, used = 0;
 
 	for (i = 0; i < key_bytes; i++)
-		is_plain = is_plain && bytes[i] >= 0x20 && bytes[i] != 0x7f;
+		is_plain = is_plain && bytes[i] >= 0x20 && bytes[i] != 0x7f && bytes[i] != '\\';
 	if (is_plain || text == NULL) {
 		free(text);
 		return valid;

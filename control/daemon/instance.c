@@ -103,9 +103,10 @@ static int explain(const struct config *c, const char *directory, const struct i
 			i->path);
 	else
 		snprintf(message, message_bytes,
-			"run directory %s: %s cannot be made: %s; make the directory writable for this user, or set "
-			"socket to a path in one that is",
-			directory, i->path, strerror(-rc));
+			"run directory %s: %s cannot be made: %s; %s for this user, or set socket to a path in one "
+			"that is",
+			directory, i->path, strerror(-rc),
+			rc == -ENOENT ? "create it writable" : "make the directory writable");
 	return rc;
 }
 

@@ -63,6 +63,8 @@ enum daemon_exit daemon_run(const struct config *config, const struct eal_info *
 	}
 	stop(&d);
 	instance_release(&d.instance);
+	if (rc == EXIT_OK)
+		log_info("node %s: railyardd ended", config->node_name);
 	return rc;
 }
 

@@ -21,7 +21,8 @@ METRICS_HEAD = """\
 
 Every counter and gauge of a node, as the control method `metrics` gives them; with `describe` it also says kind, unit and meaning. Rows marked *rail*
 exist once for each rail and are written by its lcore, rows marked *control* once for the node. A counter only grows, from 0 at the start of
-the daemon; all are 64 bits wide. This page is written by `tests/lint/gen_docs.py` from `dataplane/stats/metrics.def`.
+the daemon; all are 64 bits wide. `railyard rails --json` shows those of rails (`counters`); all of them come from
+`printf '%s\\n' '{"id":1,"method":"hello","params":{"version":1}}' '{"id":2,"method":"metrics"}' | nc -U -q 1 /run/railyard/railyard.sock` (netcat-openbsd). This page is written by `tests/lint/gen_docs.py` from `dataplane/stats/metrics.def`.
 
 | name | of | kind | unit | meaning |
 |---|---|---|---|---|
@@ -32,7 +33,7 @@ METHODS_HEAD = """\
 
 Newline-delimited JSON-RPC 2.0 over the daemon's Unix socket (`socket:` in the configuration): one request a line, one answer a line. `hello` comes first on
 every connection. A refusal has a code, the status by name, and a text that says what to do. `help` gives the same list as this page,
-which is written by `tests/lint/gen_docs.py` from `include/railyard/methods.def`.
+which is written by `tests/lint/gen_docs.py` from `include/railyard/methods.def`. `nc -U` is that of the package netcat-openbsd; netcat-traditional has no `-U`.
 
 ```
 $ nc -U /run/railyard/railyard.sock

@@ -36,6 +36,8 @@ MORE = {
     "rails": "`drain` gives a rail no new work, what is under way finishes; `resume` takes it back. Both last until the daemon ends, and are for root and the daemon's user.",
     "limits": "Without an option it shows them. What is out when a budget is lowered ends as it would have.",
     "faults": "PLAN is text such as `stall:at=1MiB,for=2s`; docs/faults.md has all kinds. The daemon needs `fault_injection: true`.",
+    "ls": "A key is shown as it is, if it is UTF-8 without control characters and backslashes; else each byte that is not printable ASCII, and each backslash, as \\xNN. So no two keys look alike.",
+    "put": "Where the store has no room, others are evicted, the least recently used first (`store.tier: cache`, the default); of standard input (-) the size is not known before, so that room is made while it arrives, also for an object that turns out not to fit.",
     "get": "It is written to FILE.part and renamed when it is complete and verified; an earlier FILE stays until then.",
     "plan": "With KEY for a stored object, with --size for one that need not exist. Nothing moves.",
     "config-check": "It runs the daemon's own check (railyardd --check), which starts nothing.",
@@ -140,9 +142,15 @@ def railyard_1(src, version):
     p.section("EXAMPLES")
     p.example("railyard demo --rail-rate 125MB/s\nrailyard put weights model.bin\nrailyard get weights copy.bin --failover\n"
               "railyard health\nrailyard rails drain rail1\nrailyard reads --failed --last 5 --json")
+    docs_section(p)
     p.section("SEE ALSO")
     p.add("\\fBrailyardd\\fR(8), \\fBrailyard\\-perf\\fR(1), \\fBlibrailyard\\fR(3)")
     return p.made()
+
+
+def docs_section(p):
+    p.section("DOCUMENTATION")
+    p.prose("What is called docs/ here is installed as share/doc/railyard below the prefix, /usr/local unless it was built with another.")
 
 
 def railyardd_8(src, version):
@@ -172,12 +180,14 @@ def railyardd_8(src, version):
     p.section("EXIT STATUS")
     p.items(man_source.listed(helped, "exit codes"))
     p.section("FILES")
+    p.item("railyardd.service", "a unit of systemd, installed with the daemon; it reads /etc/railyard/railyard.yaml, and EAL arguments from RAILYARD_EAL in /etc/default/railyardd.")
     p.item(default_socket(src), "the control socket, unless `socket` in the configuration says otherwise; mode 0660. A stale one is replaced.")
     p.section("NOTES")
     p.prose("Readiness is told to a service manager (sd_notify) and on standard output; all else goes to standard error, one line an event. TCP rails need no rights at all; "
             "verbs rails need their device files and lockable memory (docs/verbs.md). What is exposed to whom is in docs/security.md, every key of the configuration in docs/config.md.")
     p.section("EXAMPLES")
     p.example("railyardd --config store.yaml --check\nrailyardd -- --config store.yaml\nrailyardd --lcores 2-4 --socket-mem 2048 -- --config reader.yaml")
+    docs_section(p)
     p.section("SEE ALSO")
     p.add("\\fBrailyard\\fR(1), \\fBrailyard\\-perf\\fR(1), \\fBlibrailyard\\fR(3)")
     return p.made()
@@ -191,7 +201,7 @@ def railyard_perf_1(src, version):
     p.section("SYNOPSIS")
     p.add("\\fBrailyard\\-perf\\fR \\fIMODE\\fR [\\fIOPTION\\fR...]")
     p.section("DESCRIPTION")
-    p.prose("It starts its own daemons unless told of one that runs, puts an object, reads it, checks every read, and prints a table or, with `--json`, one value. It leaves nothing behind but, in a daemon that ran before, the object that it read. "
+    p.prose("It starts its own daemons unless told of one that runs, puts an object, reads it, checks every read, and prints a table or, with `--json`, one value. It leaves nothing behind: the object that it puts through a daemon that ran before is deleted at the end, unless it is killed. In the table of `model`, speedup is the rate over that of the first row, scaling the rate over `--bandwidth`, the modelled rate of one rail. "
             "Reads go through the same control loop, rails, leases, verification and commit as those of any client.")
     p.section("MODES")
     for name, bit, meaning in man_source.modes(src["perf"]):
@@ -270,6 +280,7 @@ def librailyard_3(src, version):
     p.item("RAILYARD_SOCKET", f"path of the control socket where `ry_attach_opts.socket_path` is NULL; without it {default_socket(src)}")
     p.section("EXAMPLES")
     p.prose("docs/examples/stream_object.c and docs/examples/read_object.c are whole programs, which the tests compile and run.")
+    docs_section(p)
     p.section("SEE ALSO")
     p.add("\\fBrailyard\\fR(1), \\fBrailyardd\\fR(8)")
     return p.made()

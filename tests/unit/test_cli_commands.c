@@ -143,6 +143,16 @@ Test(cli_commands, an_option_of_another_command_is_refused, .init = cr_redirect_
 	cr_expect_eq(PARSE("config-check", "f", "--socket", "/s"), CLI_USAGE);
 }
 
+Test(cli_commands, help_is_a_command_too)
+{
+	cr_assert_eq(PARSE("help"), CLI_OK);
+	cr_expect(c.want_help && row == NULL);
+	cr_assert_eq(PARSE("help", "put"), CLI_OK);
+	cr_assert_not_null(row);
+	cr_expect(c.want_help);
+	cr_expect_str_eq(row->name, "put");
+}
+
 Test(cli_commands, help_needs_no_arguments)
 {
 	cr_expect_eq(PARSE("--help"), CLI_OK);

@@ -75,6 +75,7 @@ Test(cli_output, keys_of_any_bytes_can_be_shown)
 	expect_key("a\nb", 3, "a\\x0ab");
 	expect_key("\xff\x00z", 3, "\\xff\\x00z");
 	expect_key("\x01\\", 2, "\\x01\\x5c");
+	expect_key("\\x01", 4, "\\x5cx01"); /* not what the byte 1 looks like */
 }
 
 Test(cli_output, reads_of_one_pass_add_up)
