@@ -8,6 +8,19 @@ prints_version() {
 	"$RAILYARD" version | grep -E '[0-9]+\.[0-9]+\.[0-9]+'
 }
 
+# The unit as it is installed, but for the program, which is not.
+unit_is_valid() {
+	sed "s,^ExecStart=[^ ]*,ExecStart=$build/control/daemon/railyardd," "$build/deploy/systemd/railyardd.service" >"$tmp/railyardd.service"
+	# Of other units on this host it complains, too.
+	systemd-analyze verify --man=no "$tmp/railyardd.service" 2>&1 | tee "$tmp/verify" | grep -v railyardd | cat
+	! grep railyardd "$tmp/verify"
+}
+if command -v systemd-analyze >/dev/null; then
+	check "the systemd unit is valid" unit_is_valid
+else
+	skip "the systemd unit is valid" "no systemd-analyze here"
+fi
+
 store_lines=() reader_lines=() # all defaults
 start_pair 2
 make_file in $((20 * MIB))
