@@ -223,7 +223,7 @@ void dialler_ended(struct conn *c, struct dialler *d, const struct link *l)
 	from_ns = is_return || l->evidence == RAIL_EV_LOCAL ? d->started_ns : c->now_ns;
 	d->next_ns = is_now ? c->now_ns : later(c->now_ns, from_ns + jittered(c, delay_ns(c, d)));
 	if (!l->was_up) {
-		d->failed_ns = c->now_ns;
+		d->failed_at = d->started_at;
 		tell_fault(c, d, l);
 	}
 	d->info.state = CONN_DOWN;
@@ -301,7 +301,7 @@ void dial_request(struct conn *c, struct dial_event *e)
 		return;
 	}
 	c->waiting[c->n_waiting++] = e;
-	e->asked_ns = c->now_ns;
+	e->asked_at = c->n_started;
 	if (is_store_up(c, e->store_idx))
 		return;
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
@@ -364,9 +364,9 @@ static bool settle_one(struct conn *c, struct dial_event *e)
 		}
 		if (!d->link && !is_wanted(c, d))
 			continue;
-		/* One that waited in vain is followed by the next at once: what failed since the question is an
-		 * answer, whatever is under way by now. */
-		is_busy |= (d->link != NULL || d->next_ns <= c->now_ns) && d->failed_ns < e->asked_ns;
+		/* One that waited in vain is followed by the next at once: what was tried since the question and
+		 * failed is an answer. */
+		is_busy |= (d->link != NULL || d->next_ns <= c->now_ns) && d->failed_at <= e->asked_at;
 		failed = d;
 	}
 	if (is_busy)
@@ -411,6 +411,7 @@ static void start(struct conn *c, struct dialler *d)
 	struct link *l = link_alloc(c, d->rail_idx);
 
 	d->started_ns = c->now_ns;
+	d->started_at = ++c->n_started;
 	if (!l) {
 		d->status = RY_ERR_LIMIT;
 		d->next_ns = c->now_ns + jittered(c, c->deps.config->reconnect_ns);

@@ -135,7 +135,8 @@ struct dialler {
 	uint32_t status;     /* of the last failure */
 	uint64_t next_ns;    /* when to dial; only while link is NULL */
 	uint64_t started_ns; /* the last attempt, and */
-	uint64_t failed_ns;  /* when one last ended without a pair */
+	uint64_t started_at; /* which of all it is, see conn.n_started */
+	uint64_t failed_at;  /* the same, of the last that ended without a pair */
 	struct link *link;
 	struct dial_fault fault; /* of the last failed attempt; control's while is_fault_out */
 	bool is_fault_out;
@@ -284,6 +285,7 @@ struct conn {
 	struct dialler *diallers;
 	uint32_t n_diallers;
 	struct dial_event *waiting[DIALS_WAITING_MAX];
+	uint64_t n_started; /* attempts of all diallers */
 	uint32_t n_waiting;
 
 	struct link *links; /* PAIRS_MAX */

@@ -108,7 +108,7 @@ struct dial_event {
 	uint16_t rail_idx; /* answer: the rail that connected, or the last one that failed; all rails of the store are
 			      tried */
 	uint32_t status;
-	uint64_t asked_ns; /* conn's own: what failed before is no answer */
+	uint64_t asked_at; /* conn's own: how many attempts had begun; those are no answer */
 	char cause[RY_CAUSE_MAX_BYTES];
 };
 
