@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -18,6 +19,25 @@ static char directory[] = "/tmp/ry-instance-XXXXXX";
 static struct config c;
 static struct instance first = {.fd = -1}, second = {.fd = -1};
 static char message[512];
+static int n_races; /* so many times the file goes between the open and the lock */
+
+int __real_flock(int fd, int operation);
+int __wrap_flock(int fd, int operation);
+
+/* The daemon that had the lock ends just now, and another one may start. */
+int __wrap_flock(int fd, int operation)
+{
+	char path[64];
+
+	if (n_races) {
+		n_races--;
+		snprintf(path, sizeof(path), "%s/run/n1.lock", directory);
+		cr_assert_eq(unlink(path), 0);
+		if (n_races)
+			fclose(fopen(path, "w"));
+	}
+	return __real_flock(fd, operation);
+}
 
 static void setup(void)
 {
@@ -98,4 +118,18 @@ Test(instance, a_link_is_not_followed)
 	cr_expect_eq(instance_claim(&c, &first, message, sizeof(message)), -EMLINK);
 	unlink(path);
 	unlink(target);
+}
+
+/* Else two daemons hold two locks of one name: one of a file that nobody finds any more. */
+Test(instance, a_lock_on_a_file_that_went_is_none)
+{
+	struct stat named, ours;
+
+	n_races = 2;
+	cr_assert_eq(instance_claim(&c, &first, message, sizeof(message)), 0, "%s", message);
+	cr_expect_eq(n_races, 0);
+	cr_assert_eq(stat(first.path, &named), 0, "what is locked has no name");
+	cr_assert_eq(fstat(first.fd, &ours), 0);
+	cr_expect_eq(named.st_ino, ours.st_ino);
+	cr_expect_eq(instance_claim(&c, &second, message, sizeof(message)), -EEXIST);
 }

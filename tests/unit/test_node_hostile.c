@@ -250,3 +250,68 @@ Test(node_hostile, a_store_that_keeps_the_credits)
 	free(data);
 	rig_stop(&r);
 }
+
+struct keeper {
+	unsigned n;
+	struct rig_kept last;
+};
+
+static bool keep_credits(void *ctx, struct rail *rail, struct wr *wr)
+{
+	struct wire_done *m = rig_message(wr, WIRE_DONE);
+	struct keeper *k = ctx;
+
+	if (m) {
+		m->credits = 0;
+		k->n++;
+		rig_keep(&k->last, rail, wr);
+	}
+	return true;
+}
+
+/* Reads until none has a credit any more, lets the next one wait for 1.5 s, and brings the credits after all. */
+static void starve_and_recover(struct keeper *k)
+{
+	struct rail *rail = r.node->rails[0];
+	struct ry_cqe cqe;
+	uint64_t ticket, start;
+
+	while (k->n < RAIL_CREDITS) {
+		cqe = rig_read(&r, r.client, "k", 0, UINT64_MAX, 0);
+		cr_assert_eq(cqe.status, RY_OK, "%u: %s", cqe.status, rig_slot(r.client, &cqe)->cause);
+		rig_release(&r, r.client, cqe.lease_id);
+	}
+	start = r.now_ns;
+	ticket = rig_submit_read(&r, r.client, "k", 0, UINT64_MAX, 0, 0);
+	rig_run(&r, 1500000000);
+	cr_assert_eq(rail->n_held, 1);
+	/* A lcore that sleeps is to wake up for it. */
+	cr_assert(rail_next_timer(rail) > start && rail_next_timer(rail) < start + 2100000000, "it wakes up after %f s",
+		(double)(rail_next_timer(rail) - start) / 1e9);
+	((struct wire_done *)(void *)k->last.msg)->credits = RAIL_CREDITS;
+	k->n = 0;
+	rig_post_kept(&k->last);
+	cqe = rig_wait(&r, r.client, ticket);
+	cr_assert_eq(cqe.status, RY_OK, "%u: %s", cqe.status, rig_slot(r.client, &cqe)->cause);
+	rig_release(&r, r.client, cqe.lease_id);
+	cr_assert_eq(stat_get(&rail->counters.qp_failures), 0);
+}
+
+/* A stall that ended is forgotten: the next one may last as long. */
+Test(node_hostile, a_store_that_is_late_with_its_credits)
+{
+	struct keeper k = {0};
+	uint8_t *data;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	data = rig_object(&r, "k", 100000, 1);
+	rig_tap(&r, keep_credits, &k);
+	for (int i = 0; i < 3; i++)
+		starve_and_recover(&k);
+	cr_assert_eq(stat_get(&r.node->rails[0]->counters.protocol_errors), 0);
+	rig_tap(&r, NULL, NULL);
+	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}

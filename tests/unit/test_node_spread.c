@@ -170,3 +170,48 @@ Test(node_spread, a_lost_pair_gives_way_to_the_spare_one)
 	cr_assert_eq(pulls_from(&w, 1), 1u);
 	end(&w);
 }
+
+/* Two rails of the writer, neither of them proven; it wants some of them left alone. */
+static uint32_t answer_to_put(struct writer *w, uint32_t avoid)
+{
+	struct control *c = w->r.node->control;
+	uint16_t peer_idx = (uint16_t)(writer_peer(w) - c->peers);
+	static const uint64_t sum = 1;
+	struct wire_put m = {
+		.h = {.flags = RY_F_PUT_BEGIN, .request_id = 1, .avoid = avoid},
+		.put_id = {1, 1},
+		.size_bytes = RY_STRIPE_MIN_BYTES,
+		.source_handle = 1,
+		.source_generation = 1,
+		.part_bytes = RY_STRIPE_MIN_BYTES,
+		.stripe_bytes = RY_STRIPE_MIN_BYTES,
+		.n_checksums = 1,
+		.key_bytes = 1,
+	};
+	static struct meta_buf b;
+	struct meta_buf *answer;
+
+	b.pair_idx = FIRST_IDX;
+	b.pair_epoch = w->pairs[0].epoch;
+	b.len_bytes = wire_enc_put(b.data, &m, "k", &sum);
+	c->health.conns[FIRST_IDX].is_proven = false;
+	c->health.conns[FIRST_IDX + 1].is_proven = false;
+	cr_assert_eq(eligible_rails(c, peer_idx), 0u);
+	cr_assert_eq(failover_in_doubt(c, peer_idx, UINT32_MAX), 3u, "both are in doubt");
+	put_serve(c, peer_idx, &b);
+	answer = spsc_pop(w->r.node->control_to_conn);
+	cr_assert_eq(answer, &b, "it is pulled over a rail that the writer has drained");
+	cr_assert_eq(meta_head(&b)->type, WIRE_META_PUT_DONE);
+	return meta_head(&b)->status;
+}
+
+Test(node_spread, a_pair_in_doubt_is_no_reason_to_use_a_rail_that_is_drained)
+{
+	struct writer w;
+
+	begin(&w, 2);
+	come(&w, 0, 0);
+	come(&w, 1, 1);
+	cr_assert_eq(answer_to_put(&w, 3), RY_ERR_NO_RAIL);
+	end(&w);
+}
