@@ -144,7 +144,7 @@ void greet_ready(struct conn *c, struct greet *g)
 		welcome(c, g);
 	} else if (rc == -EPROTO) {
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
-		if (news_stranger(c, peer, more))
+		if (news_stranger(c, peer, RY_ERR_PROTOCOL, more))
 			log_warn("conn: hello from %s: %s%s", peer, error_text(rc), more);
 	}
 	greet_end(c, g);
@@ -276,7 +276,7 @@ static void refuse(struct conn *c, struct greet *g, uint32_t status)
 	hello_fill(c, g->rail_idx, g->hello.kind == WIRE_CONN_DATA ? WIRE_CONN_DATA : WIRE_CONN_BOOTSTRAP, &answer);
 	answer.status = status;
 	sock_peer_text(g->io.fd, peer, sizeof(peer));
-	if (news_stranger(c, peer, more))
+	if (news_stranger(c, peer, status, more))
 		log_warn("conn: hello from %s refused: %s: %s%s", peer, ry_status_name(status), refusal_text(status),
 			more);
 	/* Best effort: who does not get the answer sees the close. */
@@ -304,7 +304,7 @@ bool accept_timers(struct conn *c)
 		if (g->io.fd < 0 || c->now_ns < g->deadline_ns)
 			continue;
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
-		if (news_stranger(c, peer, more))
+		if (news_stranger(c, peer, RY_ERR_TIMEOUT, more))
 			log_warn("conn: hello from %s: none within the time-out%s", peer, more);
 		greet_end(c, g);
 		did = true;

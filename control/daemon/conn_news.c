@@ -15,25 +15,36 @@
 #define AGAIN_NS 60000000000ull
 #define BURST 2u      /* losses told at once; then one for each AGAIN_NS */
 #define RAIL_BURST 4u /* the same for the link of a rail */
-/* Whoever and how many make trouble: at most 50 lines of trouble in the first minute, 30 in each that follows. */
-#define ALL_BURST 20u
-#define ALL_AGAIN_NS 2000000000ull
+/*
+ * However many make trouble: of each share at most 50 lines in the first minute, 30 in each that follows. That is the
+ * limit of these lines: the log's own, per call site, would drop the loss of a store behind those of strangers.
+ */
+#define SHARE_BURST 20u
+#define REMINDERS_BURST 10u /* "still down" leaves room for what is new */
+#define SHARE_AGAIN_NS 2000000000ull
 
 static struct news *news_of(struct conn *c, const struct link *l);
 static struct news *guest(struct conn *c, uint64_t key);
-static bool has_budget(struct conn *c, struct news *n, unsigned burst);
-static bool pay(uint64_t *paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns);
+static enum news_share share_of(const struct link *l);
+static bool is_worth_a_line(
+	struct conn *c, enum news_share share, const char *peer, uint32_t kind, char more[NEWS_MORE_BYTES]);
+static bool pay_both(struct conn *c, struct news *n, unsigned burst, enum news_share share);
+static bool pay(struct conn *c, enum news_share share, unsigned burst);
+static bool has_room(uint64_t paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns);
+static uint64_t paid_after(uint64_t paid_ns, uint64_t now_ns, uint64_t again_ns);
 static void say_rail(struct conn *c, uint16_t rail_idx, uint32_t n_untold);
 static const char *count_text(uint32_t n, const char *what, char *text, size_t bytes);
 
 void news_up(struct conn *c, const struct link *l)
 {
+	static struct log_site guests; /* those of a dialler are as few as its losses that were told */
 	struct news *n = news_of(c, l);
 	char more[64];
 
 	if (n->told == NEWS_UP || (l->pair.is_self && !l->dialler))
 		return; /* its end was not told, either; a pair within this node is told of once */
-	log_info("conn: rail %s: pair with node %s rail %s is up, %u QPs%s", conn_rail_conf(c, l->pair.rail_idx)->name,
+	log_write(LOG_LEVEL_INFO, l->dialler ? NULL : &guests,
+		"conn: rail %s: pair with node %s rail %s is up, %u QPs%s", conn_rail_conf(c, l->pair.rail_idx)->name,
 		l->pair.node_name, l->pair.rail_name, l->pair.n_qps,
 		count_text(n->n_untold, "more failures before", more, sizeof(more)));
 	n->told = NEWS_UP;
@@ -49,30 +60,38 @@ void news_down(struct conn *c, const struct link *l, bool was_up)
 
 	if (l->pair.is_self && !l->dialler)
 		return;
-	if (n->told == NEWS_DOWN ? c->now_ns < n->again_ns || !pay(&c->news_paid_ns, c->now_ns, ALL_BURST, ALL_AGAIN_NS)
-				 : !has_budget(c, n, BURST)) {
+	if (n->told == NEWS_DOWN ? c->now_ns < n->again_ns || !pay(c, share_of(l), REMINDERS_BURST)
+				 : !pay_both(c, n, BURST, share_of(l))) {
 		n->n_untold++;
 		return;
 	}
 	count_text(n->n_untold, "more failures since the last line", more, sizeof(more));
 	if (n->told == NEWS_DOWN)
-		log_warn("conn: rail %s: still down: %s%s", rail, l->down.cause, more);
+		log_write(LOG_LEVEL_WARN, NULL, "conn: rail %s: still down: %s%s", rail, l->down.cause, more);
 	else if (was_up)
-		log_warn("conn: rail %s: pair with node %s is down: %s%s", rail, node, l->down.cause, more);
+		log_write(LOG_LEVEL_WARN, NULL, "conn: rail %s: pair with node %s is down: %s%s", rail, node,
+			l->down.cause, more);
 	else
-		log_warn("conn: rail %s: %s%s", rail, l->down.cause, more);
+		log_write(LOG_LEVEL_WARN, NULL, "conn: rail %s: %s%s", rail, l->down.cause, more);
 	n->told = NEWS_DOWN;
 	n->again_ns = c->now_ns + AGAIN_NS;
 	n->n_untold = 0;
 }
 
-bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES])
+bool news_stranger(struct conn *c, const char *peer, uint32_t kind, char more[NEWS_MORE_BYTES])
+{
+	return is_worth_a_line(c, NEWS_STRANGERS, peer, kind, more);
+}
+
+/* By kind as well: what one process of a host does wrong hides nothing that another one must be told. */
+static bool is_worth_a_line(
+	struct conn *c, enum news_share share, const char *peer, uint32_t kind, char more[NEWS_MORE_BYTES])
 {
 	const char *port = strrchr(peer, ':');
 	size_t n_host = port ? (size_t)(port - peer) : strlen(peer);
-	struct news *n = guest(c, XXH3_64bits(peer, n_host));
+	struct news *n = guest(c, XXH3_64bits_withSeed(peer, n_host, kind));
 
-	if (c->now_ns < n->again_ns || !pay(&c->news_paid_ns, c->now_ns, ALL_BURST, ALL_AGAIN_NS)) {
+	if (c->now_ns < n->again_ns || !pay(c, share, SHARE_BURST)) {
 		n->n_untold++;
 		return false;
 	}
@@ -86,8 +105,8 @@ void news_twin(struct conn *c, const char *peer)
 {
 	char more[NEWS_MORE_BYTES];
 
-	if (news_stranger(c, peer, more))
-		log_warn("conn: hello %s: %s%s", peer, refusal_text(RY_ERR_DENIED), more);
+	if (is_worth_a_line(c, NEWS_STORES, peer, RY_ERR_DENIED, more))
+		log_write(LOG_LEVEL_WARN, NULL, "conn: hello %s: %s%s", peer, refusal_text(RY_ERR_DENIED), more);
 }
 
 /* What cannot be told now waits for its turn, and the latest wins: the last line is what is true. */
@@ -114,8 +133,8 @@ bool news_rails(struct conn *c)
 
 		if (!d->held[0] || c->now_ns < d->news.again_ns)
 			continue;
-		if (!has_budget(c, &d->news, RAIL_BURST)) {
-			d->news.again_ns = c->now_ns + ALL_AGAIN_NS;
+		if (!pay_both(c, &d->news, RAIL_BURST, NEWS_RAILS)) {
+			d->news.again_ns = c->now_ns + SHARE_AGAIN_NS;
 			continue;
 		}
 		say_rail(c, i, d->news.n_untold);
@@ -129,7 +148,7 @@ static void say_rail(struct conn *c, uint16_t rail_idx, uint32_t n_untold)
 	struct netdev *d = &c->netdevs[rail_idx];
 	char more[64];
 
-	log_warn("rail %s: %s%s", conn_rail_conf(c, rail_idx)->name, d->held,
+	log_write(LOG_LEVEL_WARN, NULL, "rail %s: %s%s", conn_rail_conf(c, rail_idx)->name, d->held,
 		count_text(n_untold, "more since the last line", more, sizeof(more)));
 	d->held[0] = 0;
 	d->news.n_untold = 0;
@@ -162,20 +181,39 @@ static struct news *guest(struct conn *c, uint64_t key)
 	return n;
 }
 
-/* Its own first: what is not to be told costs the others nothing. */
-static bool has_budget(struct conn *c, struct news *n, unsigned burst)
+static enum news_share share_of(const struct link *l)
 {
-	return pay(&n->paid_ns, c->now_ns, burst, AGAIN_NS) &&
-	       pay(&c->news_paid_ns, c->now_ns, ALL_BURST, ALL_AGAIN_NS);
+	return l->dialler ? NEWS_STORES : NEWS_STRANGERS;
 }
 
-/* One line more, of `burst` at once and one for each again_ns. */
-static bool pay(uint64_t *paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns)
+/* Neither pays for a line that the other one refuses. */
+static bool pay_both(struct conn *c, struct news *n, unsigned burst, enum news_share share)
 {
-	if (*paid_ns > now_ns + (burst - 1) * again_ns)
+	if (!has_room(n->paid_ns, c->now_ns, burst, AGAIN_NS) || !pay(c, share, SHARE_BURST))
 		return false;
-	*paid_ns = (*paid_ns > now_ns ? *paid_ns : now_ns) + again_ns;
+	n->paid_ns = paid_after(n->paid_ns, c->now_ns, AGAIN_NS);
 	return true;
+}
+
+static bool pay(struct conn *c, enum news_share share, unsigned burst)
+{
+	uint64_t *paid_ns = &c->news_paid_ns[share];
+
+	if (!has_room(*paid_ns, c->now_ns, burst, SHARE_AGAIN_NS))
+		return false;
+	*paid_ns = paid_after(*paid_ns, c->now_ns, SHARE_AGAIN_NS);
+	return true;
+}
+
+/* For one line more, of `burst` at once and one for each again_ns. */
+static bool has_room(uint64_t paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns)
+{
+	return paid_ns <= now_ns + (burst - 1) * again_ns;
+}
+
+static uint64_t paid_after(uint64_t paid_ns, uint64_t now_ns, uint64_t again_ns)
+{
+	return (paid_ns > now_ns ? paid_ns : now_ns) + again_ns;
 }
 
 static const char *count_text(uint32_t n, const char *what, char *text, size_t bytes)

@@ -105,6 +105,14 @@ enum news_told {
 	NEWS_DOWN = 2,
 };
 
+/* Of the lines of trouble: nobody uses up the share of others. */
+enum news_share {
+	NEWS_STRANGERS = 0, /* whoever connects to us */
+	NEWS_STORES = 1,    /* that are configured */
+	NEWS_RAILS = 2,     /* our own */
+	NEWS_SHARES = 3,
+};
+
 /* What the log was told of one peer's rail, over all connections to it; see conn_news.c. */
 struct news {
 	uint64_t key;      /* guests: who */
@@ -305,9 +313,9 @@ struct conn {
 	uint32_t n_tx_held;
 	bool want_kick;
 
-	struct news guests[NEWS_GUESTS]; /* accepted, and strangers */
-	uint64_t news_paid_ns;           /* lines of trouble are paid up to here, all together */
-	struct info_row *rows;           /* n_diallers, then one per link */
+	struct news guests[NEWS_GUESTS];    /* accepted, and strangers */
+	uint64_t news_paid_ns[NEWS_SHARES]; /* lines of trouble are paid up to here, by enum news_share */
+	struct info_row *rows;              /* n_diallers, then one per link */
 };
 
 /* ---- conn_queue.c ---- */
@@ -469,8 +477,9 @@ void info_link(struct conn *c, struct link *l);
 /* A link came up, or ended: a line of the log where it is news. */
 void news_up(struct conn *c, const struct link *l);
 void news_down(struct conn *c, const struct link *l, bool was_up);
-/* Whether something odd from this address is worth a line; then `more` = how often it was not told. */
-bool news_stranger(struct conn *c, const char *peer, char more[NEWS_MORE_BYTES]);
+/* Whether something odd of this kind (enum ry_status) from this address is worth a line; then `more` = how often it was
+ * not told. */
+bool news_stranger(struct conn *c, const char *peer, uint32_t kind, char more[NEWS_MORE_BYTES]);
 /* This peer knows another node of our name, or is one of two itself: what to do about it, at once. */
 void news_twin(struct conn *c, const char *peer);
 /* The link of a rail has news; a line at once or later. */

@@ -42,14 +42,14 @@ bool log_admit(struct log_site *site, uint64_t now_ns, uint32_t *n_dropped)
 void log_write(enum log_level level, struct log_site *site, const char *format, ...)
 {
 	char line[LINE_MAX_BYTES];
-	uint32_t n_dropped;
+	uint32_t n_dropped = 0;
 	va_list args;
 	size_t len;
 	int n;
 
 	if ((uint32_t)level > __atomic_load_n(&log_level_now, __ATOMIC_RELAXED))
 		return;
-	if (!log_admit(site, clock_ns(), &n_dropped))
+	if (site && !log_admit(site, clock_ns(), &n_dropped))
 		return;
 	len = stamp(line, sizeof(line), level);
 	va_start(args, format);

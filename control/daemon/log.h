@@ -39,7 +39,8 @@ void log_set_level(enum log_level level);
 /* Whether a line may be written at now_ns; then *n_dropped is how many were left out before it. */
 bool log_admit(struct log_site *site, uint64_t now_ns, uint32_t *n_dropped);
 
-/* Writes one line; used through the macros below, which give every call its own site. */
+/* Writes one line; used through the macros below, which give every call its own site. No site: whoever calls has a
+ * limit of its own. */
 void log_write(enum log_level level, struct log_site *site, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -154,7 +154,7 @@ static void strangers(void)
 
 	for (unsigned i = 0; i < 300; i++) {
 		snprintf(peer, sizeof(peer), "10.0.0.9:%u", 40000 + i);
-		n_told += news_stranger(c, peer, more);
+		n_told += news_stranger(c, peer, RY_ERR_PROTOCOL, more);
 		c->now_ns += SECOND;
 	}
 	cr_expect_str_eq(more, " (59 more from there since the last line)");
@@ -211,7 +211,7 @@ static void crowd(void)
 		const struct news *n = &c->guests[(i % 200 * (uint64_t)PAIRS_MAX + 1) % NEWS_GUESTS];
 
 		snprintf(peer, sizeof(peer), "10.0.%u.%u:%u", i % 200, i % 7, 40000 + i);
-		n_told += news_stranger(c, peer, more);
+		n_told += news_stranger(c, peer, RY_ERR_PROTOCOL, more);
 		l.pair.node_id = i % 200;
 		news_up(c, &l);
 		news_down(c, &l, true);
@@ -224,4 +224,120 @@ Test(conn_news, a_crowd_in_trouble_does_not_flood_the_log)
 {
 	lines_of(crowd);
 	cr_expect(n_told >= 40 && n_told <= 52, "%u lines of trouble in a minute", n_told);
+}
+
+Test(conn_news, two_kinds_of_trouble_from_one_host_are_two_stories)
+{
+	char more[NEWS_MORE_BYTES];
+
+	cr_expect(news_stranger(c, "10.0.0.9:1", RY_ERR_PROTOCOL, more));
+	cr_expect_not(news_stranger(c, "10.0.0.9:2", RY_ERR_PROTOCOL, more));
+	cr_expect(news_stranger(c, "10.0.0.9:3", RY_ERR_DENIED, more));
+	cr_expect_not(news_stranger(c, "10.0.0.9:4", RY_ERR_DENIED, more));
+}
+
+/* ---- Shares ---- */
+
+/* From a thousand addresses, and nodes that come and go, until nothing more is told of them. */
+static void horde(void)
+{
+	struct link guest = l;
+	char more[NEWS_MORE_BYTES], peer[64];
+
+	guest.dialler = NULL;
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(peer, sizeof(peer), "10.1.%u.%u:%u", i / 250, i % 250, 40000 + i);
+		n_told += news_stranger(c, peer, RY_ERR_PROTOCOL, more);
+		guest.pair.node_id = i;
+		news_up(c, &guest);
+		news_down(c, &guest, true);
+		c->now_ns += SECOND / 1000;
+	}
+}
+
+static void use_up(void)
+{
+	char more[NEWS_MORE_BYTES], peer[64];
+
+	for (unsigned i = 0; i < 250; i++) {
+		snprintf(peer, sizeof(peer), "10.2.1.%u:1", i);
+		if (!news_stranger(c, peer, RY_ERR_PROTOCOL, more))
+			return;
+	}
+	cr_assert_fail("strangers are told of without end");
+}
+
+static void ours_are_lost(void)
+{
+	news_rail(c, 0, "network device eth0 is down");
+	news_down(c, &l, true);
+}
+
+Test(conn_news, strangers_leave_room_for_our_rails_and_stores)
+{
+	lines_of(up);
+	for (unsigned i = 0; i < 60; i++)
+		cr_assert_leq(lines_of(horde), 40, "%s", said);
+	cr_expect_leq(n_told, 70, "%u", n_told);
+	lines_of(use_up);
+	cr_expect_eq(lines_of(ours_are_lost), 2, "%s", said);
+	cr_expect_not_null(strstr(said, "rail rail0: network device eth0 is down\n"), "%s", said);
+	cr_expect_not_null(strstr(said, "pair with node st is down: connect"), "%s", said);
+}
+
+static struct dialler many[100];
+
+/* A hundred stores, all lost at once, and each of them dialled in vain every 200 ms. */
+static void all_stores_are_lost(void)
+{
+	for (unsigned t = 0; t < 180 * 5; t++) {
+		for (unsigned i = 0; i < 100; i++) {
+			l.dialler = &many[i];
+			news_down(c, &l, !t);
+		}
+		c->now_ns += SECOND / 5;
+	}
+}
+
+static void one_more_store(void)
+{
+	l.dialler = &dialler;
+	news_down(c, &l, true);
+}
+
+Test(conn_news, every_store_that_is_lost_is_told_of)
+{
+	cr_expect_leq(lines_of(all_stores_are_lost), 20 + 91, "%s", said);
+	for (unsigned i = 0; i < 100; i++)
+		cr_expect(many[i].news.told == NEWS_DOWN, "store %u", i);
+	/* What goes on leaves room for what is new. */
+	lines_of(all_stores_are_lost);
+	cr_expect_eq(lines_of(one_more_store), 1, "%s", said);
+}
+
+static void all_rails_are_lost(void)
+{
+	uint64_t start_ns = c->now_ns;
+
+	for (uint16_t i = 0; i < config.n_rails; i++)
+		news_rail(c, i, "network device eth%u is down", i);
+	while (news_next_timer(c) != UINT64_MAX && c->now_ns - start_ns < 100 * SECOND) {
+		c->now_ns = news_next_timer(c);
+		news_rails(c);
+	}
+	cr_expect_leq(c->now_ns - start_ns, 30 * SECOND);
+}
+
+Test(conn_news, every_rail_that_is_lost_is_told_of)
+{
+	config.n_rails = RY_RAILS_MAX;
+	for (unsigned i = 0; i < RY_RAILS_MAX; i++)
+		snprintf(config.rails[i].name, sizeof(config.rails[i].name), "rail%u", i);
+	cr_expect_eq(lines_of(all_rails_are_lost), RY_RAILS_MAX, "%s", said);
+	for (unsigned i = 0; i < RY_RAILS_MAX; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "rail rail%u: network device eth%u is down\n", i, i);
+		cr_expect_not_null(strstr(said, line), "%s is missing", line);
+	}
 }
