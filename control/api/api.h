@@ -50,6 +50,7 @@ struct api_deps {
 	const struct api_rail *rails; /* config->n_rails of them */
 	struct region_set *regions;   /* the work thread's */
 	const struct control_counters *counters;
+	const struct conn_counters *conn_counters;
 	struct journal *journal; /* control writes, api reads */
 	const struct recorder *recorder;
 	const struct conn *conn;

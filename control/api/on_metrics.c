@@ -18,12 +18,14 @@ void on_metrics(struct request *r)
 			row, counters_describe(stats_rail_rows, stats_n_rail_rows, d->rails[i].counters));
 		json_array_append_new(rails, row);
 	}
-	result = json_pack("{s:o, s:o}", "control",
-		counters_describe(stats_control_rows, stats_n_control_rows, d->counters), "rails", rails);
+	result = json_pack("{s:o, s:o, s:o}", "control",
+		counters_describe(stats_control_rows, stats_n_control_rows, d->counters), "conn",
+		counters_describe(stats_conn_rows, stats_n_conn_rows, d->conn_counters), "rails", rails);
 	if (json_is_true(json_object_get(r->params, "describe")))
 		json_object_set_new(result, "meaning",
-			json_pack("{s:o, s:o}", "control", meaning_of(stats_control_rows, stats_n_control_rows),
-				"rails", meaning_of(stats_rail_rows, stats_n_rail_rows)));
+			json_pack("{s:o, s:o, s:o}", "control", meaning_of(stats_control_rows, stats_n_control_rows),
+				"conn", meaning_of(stats_conn_rows, stats_n_conn_rows), "rails",
+				meaning_of(stats_rail_rows, stats_n_rail_rows)));
 	request_reply(r, result);
 }
 

@@ -39,6 +39,7 @@ struct conn_deps {
 	struct rte_ring *from_control;
 	struct waker *control_waker;
 	const struct dial_wants *wants; /* control's; NULL = dial everything */
+	struct conn_counters *counters; /* conn writes */
 	struct waker *waker;            /* conn's own: rings and QP state words kick it */
 	bool want_virtual_time;         /* tests: no sockets, no clock of its own */
 };

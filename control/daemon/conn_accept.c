@@ -108,6 +108,7 @@ void listener_ready(struct conn *c, struct listener *ln)
 		*g = (struct greet){.io = {.kind = IO_GREET, .fd = fd}, .rail_idx = ln->rail_idx};
 		g->deadline_ns = c->now_ns + c->deps.config->hello_timeout_ns;
 		c->n_greets++;
+		stat_add(&c->deps.counters->accepted, 1);
 		sock_tune(fd, c->deps.config->keepalive_dead_ns);
 		io_watch(c, &g->io, EPOLLIN);
 	}
@@ -143,6 +144,7 @@ void greet_ready(struct conn *c, struct greet *g)
 	if (rc > 0) {
 		welcome(c, g);
 	} else if (rc == -EPROTO) {
+		stat_add(&c->deps.counters->hellos_refused, 1);
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
 		if (news_stranger(c, peer, RY_ERR_PROTOCOL, more))
 			log_warn("conn: hello from %s: %s%s", peer, error_text(rc), more);
@@ -275,6 +277,7 @@ static void refuse(struct conn *c, struct greet *g, uint32_t status)
 
 	hello_fill(c, g->rail_idx, g->hello.kind == WIRE_CONN_DATA ? WIRE_CONN_DATA : WIRE_CONN_BOOTSTRAP, &answer);
 	answer.status = status;
+	stat_add(&c->deps.counters->hellos_refused, 1);
 	sock_peer_text(g->io.fd, peer, sizeof(peer));
 	if (news_stranger(c, peer, status, more))
 		log_warn("conn: hello from %s refused: %s: %s%s", peer, ry_status_name(status), refusal_text(status),
@@ -303,6 +306,7 @@ bool accept_timers(struct conn *c)
 
 		if (g->io.fd < 0 || c->now_ns < g->deadline_ns)
 			continue;
+		stat_add(&c->deps.counters->hellos_late, 1);
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
 		if (news_stranger(c, peer, RY_ERR_TIMEOUT, more))
 			log_warn("conn: hello from %s: none within the time-out%s", peer, more);

@@ -460,6 +460,7 @@ static void report_down(struct conn *c, struct link *l, bool was_up, uint8_t rea
 	news_down(c, l, was_up);
 	/* The announced end of a pair is no failure, that of an attempt is. */
 	info->n_failures += !reason || reason == WIRE_BYE_PROTOCOL || !was_up;
+	stat_add(&c->deps.counters->pairs_broken, reason == WIRE_BYE_PROTOCOL);
 	memcpy(info->last_error, l->down.cause, sizeof(info->last_error));
 	info_link(c, l);
 }

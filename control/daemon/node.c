@@ -123,6 +123,7 @@ void node_api_deps(struct node *n, struct api_deps *deps)
 		.rails = n->api_rails,
 		.regions = &n->regions,
 		.counters = &n->counters,
+		.conn_counters = &n->conn_counters,
 		.journal = &n->journal,
 		.recorder = &n->recorder,
 		.conn = n->conn,
@@ -357,6 +358,7 @@ static int make_conn(struct node *n, const struct node_conf *conf, struct text *
 		.from_control = n->control_to_conn,
 		.wants = control_dial_wants(n->control),
 		.control_waker = &n->control_waker,
+		.counters = &n->conn_counters,
 		.waker = &n->conn_waker,
 		.want_virtual_time = conf->want_virtual_time,
 	};

@@ -72,6 +72,7 @@ struct node {
 	alignas(64) struct waker work_waker;
 	/* written by the control lcore, read by anyone */
 	alignas(64) struct control_counters counters;
+	alignas(64) struct conn_counters conn_counters;
 	struct journal journal;
 	struct recorder recorder;
 };

@@ -17,6 +17,11 @@ const struct stats_row stats_control_rows[] = {CONTROL_METRICS(CONTROL_ROW)};
 #undef CONTROL_ROW
 const uint32_t stats_n_control_rows = sizeof(stats_control_rows) / sizeof(stats_control_rows[0]);
 
+#define CONN_ROW(field, kind, unit, help) {#field, #unit, help, STATS_##kind, offsetof(struct conn_counters, field)},
+const struct stats_row stats_conn_rows[] = {CONN_METRICS(CONN_ROW)};
+#undef CONN_ROW
+const uint32_t stats_n_conn_rows = sizeof(stats_conn_rows) / sizeof(stats_conn_rows[0]);
+
 void hist_add(struct histogram *h, uint64_t value_ns)
 {
 	h->count++;

@@ -2,8 +2,8 @@
 /*
  * Counters and a latency histogram.
  *
- * A counter has one writer (its lcore) and is stored relaxed; anyone reads it relaxed. There is no shared fetch_add.
- * The structs are generated from metrics.def. Nothing here allocates.
+ * A counter has one writer (its lcore or thread) and is stored relaxed; anyone reads it relaxed. There is no shared
+ * fetch_add. The structs are generated from metrics.def. Nothing here allocates.
  */
 #ifndef RY_STATS_H
 #define RY_STATS_H
@@ -23,6 +23,9 @@ struct rail_counters {
 };
 struct control_counters {
 	CONTROL_METRICS(STATS_FIELD)
+};
+struct conn_counters {
+	CONN_METRICS(STATS_FIELD)
 };
 #undef STATS_FIELD
 
@@ -62,6 +65,8 @@ extern const struct stats_row stats_rail_rows[];
 extern const uint32_t stats_n_rail_rows;
 extern const struct stats_row stats_control_rows[];
 extern const uint32_t stats_n_control_rows;
+extern const struct stats_row stats_conn_rows[];
+extern const uint32_t stats_n_conn_rows;
 
 /*
  * Log-linear histogram of nanoseconds: 32 sub-buckets per power of two, values from 0 to 2^40 ns (18 min), relative

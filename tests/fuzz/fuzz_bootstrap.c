@@ -65,6 +65,7 @@ static struct config config;
 static struct rail rail;
 static struct rail *rails[] = {&rail};
 static struct waker control_waker, conn_waker;
+static struct conn_counters counters;
 static struct rte_ring *to_control, *from_control;
 static struct conn *conns[2]; /* one that accepts, one that dials; empty between two inputs */
 static struct conn *c;
@@ -277,6 +278,7 @@ static void begin(enum begin how)
 		.to_control = to_control,
 		.from_control = from_control,
 		.control_waker = &control_waker,
+		.counters = &counters,
 		.waker = &conn_waker,
 	};
 	struct wire_hello hello = hello_of(WIRE_CONN_BOOTSTRAP);

@@ -46,7 +46,7 @@ def check(root, report):
     check_paths(root, report)
 
 
-METRICS_DEF = '#define RAIL_METRICS(X) \\\n\tX(rx_bytes, counter, bytes, "help")\n#define CONTROL_METRICS(X) \\\n\tX(reads, gauge, count, "help")\n'
+METRICS_DEF = '#define RAIL_METRICS(X) \\\n\tX(rx_bytes, counter, bytes, "help")\n#define CONTROL_METRICS(X) \\\n\tX(reads, gauge, count, "help")\n#define CONN_METRICS(X) \\\n\tX(seen, counter, count, "help")\n'
 METHODS_DEF = '#define RY_METHODS(X) \\\n\tX(1, status, any, "help")\n#define RY_METHOD_PARAMS(X) \\\n\tX(status, max, uint, optional, 1, 9, "help")\n'
 CLEAN = {
     gen_docs.METRICS: METRICS_DEF,

@@ -20,7 +20,7 @@ METRICS_HEAD = """\
 # Metrics
 
 Every counter and gauge of a node, as the control method `metrics` gives them; with `describe` it also says kind, unit and meaning. Rows marked *rail*
-exist once for each rail and are written by its lcore, rows marked *control* once for the node. A counter only grows, from 0 at the start of
+exist once for each rail and are written by its lcore, rows marked *control* and *conn* once for the node. A counter only grows, from 0 at the start of
 the daemon; all are 64 bits wide. `railyard rails --json` shows those of rails (`counters`); all of them come from
 `printf '%s\\n' '{"id":1,"method":"hello","params":{"version":1}}' '{"id":2,"method":"metrics"}' | nc -U -q 1 /run/railyard/railyard.sock` (netcat-openbsd). This page is written by `tests/lint/gen_docs.py` from `dataplane/stats/metrics.def`.
 
@@ -97,7 +97,7 @@ def row(*cells):
 
 def metrics_page(text):
     page = METRICS_HEAD
-    for of, name in (("rail", "RAIL_METRICS"), ("control", "CONTROL_METRICS")):
+    for of, name in (("rail", "RAIL_METRICS"), ("control", "CONTROL_METRICS"), ("conn", "CONN_METRICS")):
         for field, kind, unit, meaning in rows_of(text, name, METRIC):
             page += row(f"`{field}`", of, kind, unit, cell(meaning))
     return page

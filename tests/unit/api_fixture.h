@@ -42,6 +42,7 @@ static char dir[32];
 static struct config config;
 static struct rail_counters rail_counters_of[2];
 static struct control_counters control_counters_all;
+static struct conn_counters conn_counters_all;
 static struct api_rail api_rails[2];
 static struct region_set regions;
 static struct waker api_waker, control_waker, work_waker;
@@ -161,6 +162,7 @@ static inline void start(void)
 		.rails = api_rails,
 		.regions = &regions,
 		.counters = &control_counters_all,
+		.conn_counters = &conn_counters_all,
 		.journal = &journal,
 		.recorder = &recorder,
 		.pair_info = fake_pairs,

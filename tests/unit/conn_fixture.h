@@ -198,6 +198,7 @@ struct node {
 	struct rte_ring *from_control;
 	struct waker control_waker;
 	struct waker conn_waker;
+	struct conn_counters counters;
 	struct conn *conn;
 	/* the test as control */
 	bool is_deaf; /* takes nothing from conn */
@@ -281,6 +282,7 @@ static inline int node_create(struct node *n, unsigned ring_entries, bool want_v
 		.incarnation = ++now_ns,
 		.rails = n->rail_ptrs,
 		.control_waker = &n->control_waker,
+		.counters = &n->counters,
 		.waker = &n->conn_waker,
 		.wants = n->wants,
 		.want_virtual_time = want_virtual_time,

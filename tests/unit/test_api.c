@@ -143,7 +143,9 @@ Test(api, metrics_have_every_row)
 
 	cr_expect_eq(json_object_size(json_object_get(m, "control")), stats_n_control_rows);
 	cr_expect_eq(json_object_size(json_array_get(json_object_get(m, "rails"), 0)), stats_n_rail_rows + 1);
+	cr_expect_eq(json_object_size(json_object_get(m, "conn")), stats_n_conn_rows);
 	cr_expect_eq(json_array_size(json_object_get(meaning, "rails")), stats_n_rail_rows);
+	cr_expect_eq(json_array_size(json_object_get(meaning, "conn")), stats_n_conn_rows);
 }
 
 Test(api, plan_is_controls_answer)

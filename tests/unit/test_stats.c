@@ -42,6 +42,11 @@ Test(stats, control_table_covers_every_field)
 			cr_assert_eq(stats_control_rows[i].kind, STATS_gauge);
 }
 
+Test(stats, conn_table_covers_every_field)
+{
+	check_rows(stats_conn_rows, stats_n_conn_rows, sizeof(struct conn_counters));
+}
+
 Test(stats, counters_add_subtract_and_set)
 {
 	uint64_t c = 0;
