@@ -20,7 +20,6 @@ static int add_endpoint(struct conn *c, uint16_t store_idx, uint16_t at, char *m
 static int add_pair(
 	struct conn *c, struct health_name at, const struct address *to, char *message, uint32_t message_bytes);
 static struct dialler *add(struct conn *c, struct health_name at);
-static bool is_wanted(const struct conn *c, const struct dialler *d);
 static void show(struct conn *c, struct dialler *d, enum conn_pair_state state);
 static void put_off(struct conn *c, struct dialler *d);
 static void start(struct conn *c, struct dialler *d);
@@ -31,15 +30,9 @@ static bool data_connected(struct conn *c, struct link *l);
 static void data_greeted(struct conn *c, struct link *l);
 static uint64_t later(uint64_t a, uint64_t b);
 static void tell_fault(struct conn *c, struct dialler *d, const struct link *l);
-static uint64_t pause_ns(const struct conn *c);
 static uint64_t delay_ns(const struct conn *c, const struct dialler *d);
 static uint64_t connect_ns(const struct conn *c, const struct dialler *d);
 static uint64_t jittered(struct conn *c, uint64_t ns);
-static void settle(struct conn *c);
-static bool settle_one(struct conn *c, struct dial_event *e);
-static void explain(const struct conn *c, struct dial_event *e, const struct dialler *last);
-static void hasten(const struct conn *c, struct dialler *d);
-static bool is_store_up(const struct conn *c, uint16_t store_idx);
 
 /* ---- set-up ---- */
 
@@ -168,7 +161,7 @@ bool diallers_poll(struct conn *c)
 
 		if (d->link)
 			continue;
-		show(c, d, is_wanted(c, d) ? CONN_DOWN : CONN_STANDBY);
+		show(c, d, dialler_is_wanted(c, d) ? CONN_DOWN : CONN_STANDBY);
 		if (d->info.state == CONN_STANDBY || c->now_ns < d->next_ns)
 			continue;
 		if (c->netdevs[d->rail_idx].is_down || c->netdevs[d->rail_idx].is_gone)
@@ -178,7 +171,7 @@ bool diallers_poll(struct conn *c)
 		did = true;
 	}
 	if (c->n_waiting)
-		settle(c);
+		dials_settle(c);
 	return did;
 }
 
@@ -187,13 +180,13 @@ uint64_t diallers_next_timer(const struct conn *c)
 	uint64_t next = UINT64_MAX;
 
 	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		if (!c->diallers[i].link && c->diallers[i].next_ns < next && is_wanted(c, &c->diallers[i]))
+		if (!c->diallers[i].link && c->diallers[i].next_ns < next && dialler_is_wanted(c, &c->diallers[i]))
 			next = c->diallers[i].next_ns;
 	}
 	return next;
 }
 
-static bool is_wanted(const struct conn *c, const struct dialler *d)
+bool dialler_is_wanted(const struct conn *c, const struct dialler *d)
 {
 	const uint32_t *rails = c->deps.wants ? &c->deps.wants->rails[d->store_idx][d->endpoint_idx] : NULL;
 
@@ -254,7 +247,7 @@ void dial_fault_seen(struct conn *c, struct dial_fault *f)
 }
 
 /* A pair that is probed is dialled as often as it is probed. */
-static uint64_t pause_ns(const struct conn *c)
+uint64_t dial_pause_ns(const struct conn *c)
 {
 	uint64_t reconnect_ns = c->deps.config->reconnect_ns;
 	uint64_t probe_ns = c->deps.config->health.probe_interval_secs * SECOND_NS;
@@ -265,7 +258,7 @@ static uint64_t pause_ns(const struct conn *c)
 /* Who refuses us, or is none of ours, is asked less and less often: what changes that takes an operator. */
 static uint64_t delay_ns(const struct conn *c, const struct dialler *d)
 {
-	uint64_t ns = pause_ns(c);
+	uint64_t ns = dial_pause_ns(c);
 
 	for (uint32_t i = 1; i < d->n_refused && ns < REFUSED_NS_MAX; i++)
 		ns = ns * 2 < REFUSED_NS_MAX ? ns * 2 : REFUSED_NS_MAX;
@@ -288,110 +281,6 @@ static uint64_t jittered(struct conn *c, uint64_t ns)
 	c->jitter ^= c->jitter >> 7;
 	c->jitter ^= c->jitter << 17;
 	return ns - c->jitter % (ns / 2 + 1);
-}
-
-/* ---- MSG_DIAL ---- */
-
-void dial_request(struct conn *c, struct dial_event *e)
-{
-	if (c->n_waiting == DIALS_WAITING_MAX) {
-		e->status = RY_ERR_LIMIT;
-		snprintf(e->cause, sizeof(e->cause), "too many dials wait");
-		queue_emit(c, &e->m, MSG_DIAL_FAILED);
-		return;
-	}
-	c->waiting[c->n_waiting++] = e;
-	e->asked_at = c->n_started;
-	if (is_store_up(c, e->store_idx))
-		return;
-	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		if (c->diallers[i].store_idx == e->store_idx)
-			hasten(c, &c->diallers[i]);
-	}
-}
-
-/* There is a request for each read that fails. Who refused us is asked for them too, but once a pause and no more; and
- * when they end, as rarely as before. */
-static void hasten(const struct conn *c, struct dialler *d)
-{
-	uint64_t least_ns = d->n_refused ? d->started_ns + pause_ns(c) : 0;
-
-	if (!d->link)
-		d->next_ns = d->next_ns < least_ns ? d->next_ns : least_ns;
-	else if (d->link->state >= LINK_DRAINING && !d->link->is_refused)
-		d->want_now = true;
-}
-
-static bool is_store_up(const struct conn *c, uint16_t store_idx)
-{
-	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		const struct dialler *d = &c->diallers[i];
-
-		if (d->store_idx == store_idx && d->link && d->link->state == LINK_UP)
-			return true;
-	}
-	return false;
-}
-
-static void settle(struct conn *c)
-{
-	uint32_t n_kept = 0;
-
-	for (uint32_t i = 0; i < c->n_waiting; i++) {
-		if (!settle_one(c, c->waiting[i]))
-			c->waiting[n_kept++] = c->waiting[i];
-	}
-	c->n_waiting = n_kept;
-}
-
-/* Done with the first pair that is up, failed when no attempt is left. Returns whether it was answered. */
-static bool settle_one(struct conn *c, struct dial_event *e)
-{
-	const struct dialler *failed = NULL;
-	bool is_busy = false;
-
-	for (uint32_t i = 0; i < c->n_diallers; i++) {
-		const struct dialler *d = &c->diallers[i];
-
-		if (d->store_idx != e->store_idx)
-			continue;
-		e->rail_idx = d->rail_idx;
-		if (d->link && d->link->state == LINK_UP) {
-			e->status = RY_OK;
-			e->cause[0] = 0;
-			queue_emit(c, &e->m, MSG_DIAL_DONE);
-			return true;
-		}
-		if (!d->link && !is_wanted(c, d))
-			continue;
-		/* One that waited in vain is followed by the next at once: what was tried since the question and
-		 * failed is an answer. */
-		is_busy |= (d->link != NULL || d->next_ns <= c->now_ns) && d->failed_at <= e->asked_at;
-		failed = d;
-	}
-	if (is_busy)
-		return false;
-	e->status = failed ? failed->status : RY_ERR_INVALID;
-	explain(c, e, failed);
-	queue_emit(c, &e->m, MSG_DIAL_FAILED);
-	return true;
-}
-
-/* Each attempt with its rail, where there were several: one rail's reason is seldom the other's. */
-static void explain(const struct conn *c, struct dial_event *e, const struct dialler *last)
-{
-	uint32_t used = 0, n = 0;
-
-	for (uint32_t i = 0; i < c->n_diallers && used < sizeof(e->cause); i++) {
-		const struct dialler *d = &c->diallers[i];
-
-		if (d->store_idx != e->store_idx || (!d->link && !is_wanted(c, d)))
-			continue;
-		used += (uint32_t)snprintf(e->cause + used, sizeof(e->cause) - used, "%srail %s: %s", n++ ? "; " : "",
-			conn_rail_conf(c, d->rail_idx)->name, d->info.last_error);
-	}
-	if (n < 2)
-		snprintf(e->cause, sizeof(e->cause), "%s", last ? last->info.last_error : "no such endpoint");
 }
 
 /* ---- bootstrap ---- */

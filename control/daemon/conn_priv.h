@@ -386,8 +386,11 @@ int diallers_create(struct conn *c, char *message, uint32_t message_bytes);
 /* Starts dials that are due, answers MSG_DIALs. */
 bool diallers_poll(struct conn *c);
 uint64_t diallers_next_timer(const struct conn *c);
-/* MSG_DIAL. */
-void dial_request(struct conn *c, struct dial_event *e);
+/* Whether control wants the endpoint of this dialler now. */
+bool dialler_is_wanted(const struct conn *c, const struct dialler *d);
+/* Between two attempts at a pair. */
+uint64_t dial_pause_ns(const struct conn *c);
+
 /* MSG_DIAL_FAULT_SEEN. */
 void dial_fault_seen(struct conn *c, struct dial_fault *f);
 /* The attempt's, or the pair's, link is free again. */
@@ -397,6 +400,12 @@ void dial_connected(struct conn *c, struct link *l);
 /* The HELLO answer is complete. */
 void dial_greeted(struct conn *c, struct link *l);
 void data_ready(struct conn *c, struct link *l);
+
+/* ---- conn_ask.c ---- */
+/* MSG_DIAL. */
+void dial_request(struct conn *c, struct dial_event *e);
+/* Answers those that wait and can be answered. */
+void dials_settle(struct conn *c);
 
 /* ---- conn_netdev.c ---- */
 void netdev_open(struct conn *c);
