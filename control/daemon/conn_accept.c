@@ -351,7 +351,7 @@ void hello_fill(const struct conn *c, uint16_t rail_idx, enum wire_conn_kind kin
 		.rail_idx = rail_idx,
 		.node_id = c->deps.node_id,
 		.incarnation = c->deps.incarnation,
-		.features = WIRE_FEATURE_AVOID,
+		.features = WIRE_FEATURE_AVOID | WIRE_FEATURE_QUERY_KEY,
 		.n_qps = conn_rail_n_qps(c, rail_idx),
 		.read_credits = RAIL_CREDITS,
 		.max_msg_bytes = WIRE_MSG_BYTES,

@@ -415,6 +415,8 @@ struct putin {
 	uint32_t n_parts;
 	struct put_part parts[PUTIN_PARTS_MAX];
 	char cause[RY_CAUSE_MAX_BYTES];
+	uint16_t key_bytes;
+	uint8_t key[RY_KEY_MAX_BYTES]; /* last: the rest is zeroed for a new put */
 };
 
 TAILQ_HEAD(op_list, op);

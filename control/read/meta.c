@@ -4,6 +4,7 @@
 
 static bool try_send(struct control *c, struct op *op);
 static uint32_t encode(struct control *c, struct op *op, void *buf);
+static bool takes_query_key(const struct control *c, const struct op *op);
 static bool has_queued(const struct control *c, uint16_t peer_idx);
 static void queue(struct control *c, struct op *op);
 static void take(struct control *c, void *m);
@@ -51,8 +52,6 @@ static bool try_send(struct control *c, struct op *op)
 static uint32_t encode(struct control *c, struct op *op, void *buf)
 {
 	uint64_t id = op_request_id(c, op);
-	struct wire_put_query *q = buf;
-	uint32_t len;
 
 	switch (op->kind) {
 	case RY_OP_LOOKUP:
@@ -64,12 +63,18 @@ static uint32_t encode(struct control *c, struct op *op, void *buf)
 		return wire_enc_list(buf, id, op->cursor, (uint32_t)RTE_MIN(op->length, (uint64_t)UINT32_MAX), op->key,
 			op->key_bytes);
 	case RY_OP_PUT_QUERY:
-		len = wire_enc_fixed(buf, WIRE_META_PUT_QUERY, sizeof(*q), id, 0);
-		memcpy(q->put_id, op->put_id, sizeof(q->put_id));
-		return len;
+		return wire_enc_put_query(buf, id, op->put_id, op->key, takes_query_key(c, op) ? op->key_bytes : 0);
 	default:
 		return put_encode(c, op, buf);
 	}
+}
+
+/* A store that does not know the key would refuse the message. */
+static bool takes_query_key(const struct control *c, const struct op *op)
+{
+	const struct peer_pair *pp = peer_meta_pair(c, op->peer_idx);
+
+	return pp && (pp->pair->features & WIRE_FEATURE_QUERY_KEY);
 }
 
 static bool has_queued(const struct control *c, uint16_t peer_idx)

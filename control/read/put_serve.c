@@ -3,10 +3,15 @@
  * Puts that peers make into our store: parts are pulled in order of arrival, several at a time; the object is published
  * when a part said COMMIT and all of them are verified. An outcome is remembered, so that a repeated PUT and a
  * PUT_QUERY get the same answer.
+ * An id that comes back for another object is refused: the outcome of the first would be a lie about it.
  */
 #include "read/control_priv.h"
 
+#define OTHER_OBJECT "this put id was used for another object: a new put needs a new id"
+
 static struct putin *find(struct control *c, const uint64_t put_id[2]);
+static bool has_key(const struct putin *p, const uint8_t *key, uint32_t key_bytes);
+static bool is_same_object(const struct putin *p, const struct wire_put *m);
 static struct putin *slot_for(struct control *c);
 static struct putin *begin(struct control *c, const struct wire_put *m, uint32_t *status);
 static void add_part(struct control *c, struct putin *p, uint16_t peer_idx, struct meta_buf *b);
@@ -59,6 +64,10 @@ void put_serve(struct control *c, uint16_t peer_idx, struct meta_buf *b)
 		reply_status(c, b, status, ry_status_text((enum ry_status)status));
 		return;
 	}
+	if (!is_same_object(p, m)) {
+		reply_status(c, b, RY_ERR_INVALID, OTHER_OBJECT);
+		return;
+	}
 	p->touched_ns = c->now_ns;
 	if (p->state == PUTIN_DONE || p->status) {
 		reply(c, b, p);
@@ -79,6 +88,19 @@ static struct putin *find(struct control *c, const uint64_t put_id[2])
 			return p;
 	}
 	return NULL;
+}
+
+static bool has_key(const struct putin *p, const uint8_t *key, uint32_t key_bytes)
+{
+	return p->key_bytes == key_bytes && !memcmp(p->key, key, key_bytes);
+}
+
+/* The size tells where both know it. An abort has none. */
+static bool is_same_object(const struct putin *p, const struct wire_put *m)
+{
+	bool is_sized = m->size_bytes != RY_SIZE_UNKNOWN && p->size_bytes != RY_SIZE_UNKNOWN && !is_abort(m);
+
+	return has_key(p, wire_put_key(m), m->key_bytes) && (!is_sized || m->size_bytes == p->size_bytes);
 }
 
 /* A free record, else the one whose outcome is oldest. */
@@ -115,10 +137,13 @@ static struct putin *begin(struct control *c, const struct wire_put *m, uint32_t
 		m->h.flags & RY_F_IF_ABSENT, m->ttl_ns, c->now_ns, &o);
 	if (*status)
 		return NULL;
-	memset(p, 0, sizeof(*p));
+	memset(p, 0, offsetof(struct putin, key));
 	p->state = PUTIN_OPEN;
 	p->put_id[0] = m->put_id[0];
 	p->put_id[1] = m->put_id[1];
+	p->size_bytes = m->size_bytes;
+	p->key_bytes = m->key_bytes;
+	memcpy(p->key, wire_put_key(m), m->key_bytes);
 	p->object = o;
 	c->n_putins++;
 	return p;
@@ -414,9 +439,12 @@ static void retry_waiters(struct control *c)
 void put_serve_query(struct control *c, struct meta_buf *b)
 {
 	const struct wire_put_query *m = (const void *)b->data;
+	uint32_t key_bytes = m->h.len_bytes + (uint32_t)(sizeof(m->h.len_bytes) - sizeof(*m));
 	struct putin *p = find(c, m->put_id);
 
-	if (p)
+	if (p && key_bytes && !has_key(p, wire_put_query_key(m), key_bytes))
+		reply_status(c, b, RY_ERR_INVALID, OTHER_OBJECT);
+	else if (p)
 		reply(c, b, p);
 	else
 		reply_status(

@@ -18,6 +18,7 @@ static bool lookup_reply_ok(const void *msg, uint32_t len);
 static bool put_ok(const void *msg, uint32_t len);
 static bool put_part_ok(const struct wire_put *m);
 static bool put_done_ok(const void *msg, uint32_t len);
+static bool put_query_ok(const void *msg, uint32_t len);
 static bool delete_ok(const void *msg, uint32_t len);
 static bool list_ok(const void *msg, uint32_t len);
 static bool list_reply_ok(const void *msg, uint32_t len);
@@ -50,7 +51,7 @@ static const struct meta_row meta_rows[] = {
 	[WIRE_META_DELETE_REPLY] = {sizeof(struct wire_delete_reply), CARRIES_STATUS, 0, NULL},
 	[WIRE_META_LIST] = {sizeof(struct wire_list), IS_REQUEST, 0, list_ok},
 	[WIRE_META_LIST_REPLY] = {sizeof(struct wire_list_reply), CARRIES_STATUS, 0, list_reply_ok},
-	[WIRE_META_PUT_QUERY] = {sizeof(struct wire_put_query), IS_REQUEST, 0, NULL},
+	[WIRE_META_PUT_QUERY] = {sizeof(struct wire_put_query), IS_REQUEST, 0, put_query_ok},
 	[WIRE_META_ERROR] = {sizeof(struct wire_meta), CARRIES_STATUS, 0, error_ok},
 	[WIRE_META_READY] = {sizeof(struct wire_meta), IS_REQUEST, 0, NULL},
 	[WIRE_META_BYE] = {sizeof(struct wire_bye), IS_REQUEST, 0, bye_ok},
@@ -217,6 +218,13 @@ static bool put_done_ok(const void *msg, uint32_t len)
 	       is_terminated(m->cause, sizeof(m->cause));
 }
 
+/* A key, or none from who knows of no key here. */
+static bool put_query_ok(const void *msg, uint32_t len)
+{
+	(void)msg;
+	return len <= sizeof(struct wire_put_query) + RY_KEY_MAX_BYTES;
+}
+
 static bool delete_ok(const void *msg, uint32_t len)
 {
 	const struct wire_delete *m = msg;
@@ -310,6 +318,11 @@ const uint64_t *wire_put_checksums(const struct wire_put *m)
 	return (const uint64_t *)(m + 1) + pad8(m->key_bytes) / sizeof(uint64_t);
 }
 
+const uint8_t *wire_put_query_key(const struct wire_put_query *m)
+{
+	return (const uint8_t *)(m + 1);
+}
+
 const uint8_t *wire_delete_key(const struct wire_delete *m)
 {
 	return (const uint8_t *)(m + 1);
@@ -379,6 +392,21 @@ uint32_t wire_enc_put(void *buf, const struct wire_put *fixed, const void *key, 
 	copy_key(m, sizeof(*m), key, fixed->key_bytes);
 	if (fixed->n_checksums)
 		memcpy((uint8_t *)(m + 1) + padded, checksums, fixed->n_checksums * sizeof(uint64_t));
+	return bytes;
+}
+
+uint32_t wire_enc_put_query(
+	void *buf, uint64_t request_id, const uint64_t put_id[2], const void *key, uint16_t key_bytes)
+{
+	struct wire_put_query *m = buf;
+	uint32_t bytes = sizeof(*m) + key_bytes;
+
+	if (key_bytes > RY_KEY_MAX_BYTES)
+		return 0;
+	memset(m, 0, sizeof(*m));
+	fill_header(m, WIRE_META_PUT_QUERY, bytes, request_id);
+	memcpy(m->put_id, put_id, sizeof(m->put_id));
+	copy_key(m, sizeof(*m), key, key_bytes);
 	return bytes;
 }
 

@@ -157,7 +157,8 @@ enum wire_conn_kind {
 	WIRE_CONN_DATA = 2, /* a TCP data socket of an existing pair, named by `token` */
 };
 
-#define WIRE_FEATURE_AVOID 1u /* reads `avoid` of PUT, which was 0 before */
+#define WIRE_FEATURE_AVOID 1u     /* reads `avoid` of PUT, which was 0 before */
+#define WIRE_FEATURE_QUERY_KEY 2u /* takes a key behind PUT_QUERY, where nothing was before */
 
 /* First message each way on every socket; the dialler speaks first. 192 bytes. */
 struct wire_hello {
@@ -292,6 +293,7 @@ static_assert(sizeof(struct wire_put_done) == 224, "wire");
 struct wire_put_query {
 	struct wire_meta h;
 	uint64_t put_id[2];
+	/* the rest of the message: the key of the put, or nothing to who lacks WIRE_FEATURE_QUERY_KEY */
 };
 static_assert(sizeof(struct wire_put_query) == 40, "wire");
 
@@ -383,6 +385,7 @@ const uint8_t *wire_lookup_key(const struct wire_lookup *m);
 const uint64_t *wire_lookup_checksums(const struct wire_lookup_reply *m);
 const uint8_t *wire_put_key(const struct wire_put *m);
 const uint64_t *wire_put_checksums(const struct wire_put *m);
+const uint8_t *wire_put_query_key(const struct wire_put_query *m);
 const uint8_t *wire_delete_key(const struct wire_delete *m);
 const uint8_t *wire_list_prefix(const struct wire_list *m);
 
@@ -392,6 +395,9 @@ const uint8_t *wire_list_prefix(const struct wire_list *m);
 uint32_t wire_enc_lookup(void *buf, uint64_t request_id, const void *key, uint16_t key_bytes, uint32_t first_stripe);
 uint32_t wire_enc_lookup_reply(void *buf, const struct wire_lookup_reply *fixed, const uint64_t *checksums);
 uint32_t wire_enc_put(void *buf, const struct wire_put *fixed, const void *key, const uint64_t *checksums);
+/* key_bytes 0: to who lacks WIRE_FEATURE_QUERY_KEY. */
+uint32_t wire_enc_put_query(
+	void *buf, uint64_t request_id, const uint64_t put_id[2], const void *key, uint16_t key_bytes);
 uint32_t wire_enc_delete(void *buf, uint64_t request_id, uint64_t generation, const void *key, uint16_t key_bytes);
 uint32_t wire_enc_list(void *buf, uint64_t request_id, uint64_t cursor, uint32_t max_entries, const void *prefix,
 	uint16_t prefix_bytes);

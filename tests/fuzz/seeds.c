@@ -177,7 +177,7 @@ static void wire_metadata(void)
 	keep_meta("delete", wire_enc_delete(buf, 1, 0, "key", 3));
 	keep_meta("list", wire_enc_list(buf, 1, 0, 100, "k", 1));
 	keep_meta("list-reply", wire_enc_fixed(buf, WIRE_META_LIST_REPLY, sizeof(struct wire_list_reply), 1, RY_OK));
-	keep_meta("put-query", wire_enc_fixed(buf, WIRE_META_PUT_QUERY, sizeof(struct wire_put_query), 1, RY_OK));
+	keep_meta("put-query", wire_enc_put_query(buf, 1, (const uint64_t[2]){1, 2}, "key", 3));
 	keep_meta("error", wire_enc_fixed(buf, WIRE_META_ERROR, sizeof(struct wire_meta), 1, RY_ERR_NOT_FOUND));
 	wire_enc_fixed(buf, WIRE_META_PUT_DONE, sizeof(*done), 1, RY_ERR_CHECKSUM);
 	snprintf(done->cause, sizeof(done->cause), "stripe 3");

@@ -126,6 +126,69 @@ Test(node_put_parts, repeats_get_the_same_answer)
 	rig_stop(&r);
 }
 
+/* What is answered OK is stored: an id names one object. */
+Test(node_put_parts, an_id_of_another_object_is_refused)
+{
+	uint8_t *a = filled(MIB, 1), *b = filled(MIB, 2);
+	struct part first = {.key = "a",
+		.put_id = 1,
+		.data = a,
+		.bytes = MIB,
+		.size_bytes = MIB,
+		.flags = RY_F_PUT_BEGIN | RY_F_PUT_COMMIT};
+	struct part other = first;
+	struct ry_cqe cqe;
+	struct rig r;
+
+	begin(&r, 2, 0);
+	cr_assert_eq(put_part(&r, &first).status, RY_OK);
+	other.key = "b";
+	other.data = b;
+	cqe = put_part(&r, &other);
+	cr_assert_eq(cqe.status, RY_ERR_INVALID, "another key: %u", cqe.status);
+	cr_assert(strstr(rig_slot(r.client, &cqe)->cause, "another object"), "%s", rig_slot(r.client, &cqe)->cause);
+	cr_assert_eq(cqe.generation, 0u);
+	missing(&r, "b");
+	other = first;
+	other.bytes = other.size_bytes = 300000;
+	cr_assert_eq(put_part(&r, &other).status, RY_ERR_INVALID, "another size");
+	cr_assert_eq(query(&r, "b", 1).status, RY_ERR_INVALID, "a query with another key");
+	cqe = query(&r, "a", 1);
+	cr_assert(cqe.status == RY_OK && cqe.generation == 1);
+	cqe = put_part(&r, &first);
+	cr_assert(cqe.status == RY_OK && cqe.generation == 1, "the same put again");
+	reads(&r, "a", a, MIB, 1);
+	cr_assert(rig_settle(&r));
+	free(a);
+	free(b);
+	rig_stop(&r);
+}
+
+/* Neither a part nor an abort of it reaches the put that has the id. */
+Test(node_put_parts, an_open_put_is_safe_from_another_key)
+{
+	uint8_t *data = filled(BIG, 1);
+	struct part other = {.key = "other", .put_id = 1, .data = data, .flags = 0};
+	struct rig r;
+	struct part p;
+
+	begin(&r, 2, 0);
+	for (unsigned i = 0; i < 3; i++) {
+		p = big_part(data, 1, i);
+		cr_assert_eq(put_part(&r, &p).status, RY_OK);
+		cr_assert_eq(put_part(&r, &other).status, RY_ERR_INVALID, "an abort");
+		p.key = "other";
+		cr_assert_eq(put_part(&r, &p).status, RY_ERR_INVALID, "a part");
+	}
+	p = big_part(data, 1, 3);
+	cr_assert_eq(put_part(&r, &p).status, RY_OK);
+	reads(&r, "big", data, BIG, 1);
+	missing(&r, "other");
+	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}
+
 Test(node_put_parts, a_part_that_is_being_pulled_is_repeated)
 {
 	uint8_t *data = filled(BIG, 1);

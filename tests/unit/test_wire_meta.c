@@ -177,15 +177,30 @@ Test(wire_meta, golden_list_and_reply)
 
 Test(wire_meta, golden_put_query_and_bye)
 {
-	wire_enc_fixed(buf, WIRE_META_PUT_QUERY, sizeof(struct wire_put_query), ID, RY_OK);
-	((struct wire_put_query *)buf)->put_id[0] = 1;
-	((struct wire_put_query *)buf)->put_id[1] = 2;
-	expect_golden(40, "24 00 00 00 09 00 00 00 00 00 00 00 00 00 00 00" ID_HEX
-			  "01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00");
+	const uint64_t put_id[2] = {1, 2};
+
+	expect_golden(wire_enc_put_query(buf, ID, put_id, NULL, 0),
+		"24 00 00 00 09 00 00 00 00 00 00 00 00 00 00 00" ID_HEX
+		"01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00");
+	expect_golden(wire_enc_put_query(buf, ID, put_id, "key", 3),
+		"27 00 00 00 09 00 00 00 00 00 00 00 00 00 00 00" ID_HEX
+		"01 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00 6b 65 79");
 	wire_enc_fixed(buf, WIRE_META_BYE, sizeof(struct wire_bye), 0, RY_OK);
 	((struct wire_bye *)buf)->reason = WIRE_BYE_REBUILD;
 	expect_golden(
 		32, "1c 00 00 00 0c 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 02 00 00 00 00 00 00 00");
+}
+
+Test(wire_meta, the_key_of_a_put_query_has_a_limit)
+{
+	const uint64_t put_id[2] = {1, 2};
+	uint32_t len = wire_enc_put_query(buf, ID, put_id, key, RY_KEY_MAX_BYTES);
+
+	cr_assert_eq(len, sizeof(struct wire_put_query) + RY_KEY_MAX_BYTES);
+	cr_assert_eq(wire_meta_check(buf, len), RY_OK);
+	((struct wire_meta *)(void *)buf)->len_bytes++;
+	cr_assert_eq(wire_meta_check(buf, len + 1), RY_ERR_PROTOCOL);
+	cr_assert_eq(wire_enc_put_query(buf, ID, put_id, key, RY_KEY_MAX_BYTES + 1), 0);
 }
 
 static uint32_t make_qps(uint32_t n)
@@ -522,7 +537,6 @@ Test(wire_meta, every_length_and_every_byte)
 	} fixed[] = {
 		{WIRE_META_PUT_DONE, sizeof(struct wire_put_done)},
 		{WIRE_META_DELETE_REPLY, sizeof(struct wire_delete_reply)},
-		{WIRE_META_PUT_QUERY, sizeof(struct wire_put_query)},
 		{WIRE_META_READY, sizeof(struct wire_meta)},
 		{WIRE_META_KEEPALIVE, sizeof(struct wire_meta)},
 		{WIRE_META_KEEPALIVE_REPLY, sizeof(struct wire_meta)},
