@@ -7,12 +7,14 @@
 #include <sys/random.h>
 
 static enum ry_status check(struct ry_client *c, const struct ry_request *r);
+static enum ry_status check_id(struct ry_client *c, const struct ry_request *r);
 static enum ry_status check_put(struct ry_client *c, const struct ry_request *r);
+static bool has_id(const struct ry_request *r);
 static uint32_t stripe_of(const struct ry_request *r);
 static uint32_t n_stripes(const struct ry_request *r);
 static uint64_t table_at(const struct ry_request *r);
 static struct ryc_block *stage(struct ry_client *c, const struct ry_request *r);
-static void push_put(struct ry_client *c, struct ryc_op *op, const struct ry_request *r);
+static void push_put(struct ry_client *c, struct ryc_op *op, const struct ry_request *r, const uint64_t put_id[2]);
 static void push_plain(struct ry_client *c, struct ryc_op *op, const struct ry_request *r);
 
 uint32_t ry_submit(struct ry_client *c, struct ry_request *requests, uint32_t n)
@@ -31,10 +33,13 @@ uint32_t ry_submit(struct ry_client *c, struct ry_request *requests, uint32_t n)
 
 struct ryc_op *ryc_submit_one(struct ry_client *c, struct ry_request *r)
 {
+	uint64_t put_id[2] = {r->put_id[0], r->put_id[1]};
 	struct ryc_block *block = NULL;
 	struct ryc_op *op;
 
 	r->status = check(c, r);
+	if (!r->status && r->op == RY_OP_PUT && !has_id(r) && ry_put_id_make(put_id))
+		r->status = ryc_fail(c, RY_ERR_INTERNAL, "put: no random numbers");
 	if (r->status)
 		return NULL;
 	op = ryc_op_new(c, (enum ry_op)r->op);
@@ -57,7 +62,7 @@ struct ryc_op *ryc_submit_one(struct ry_client *c, struct ry_request *r)
 	op->deadline_ns = ryc_deadline(r->deadline_ns);
 	r->ticket = op->ticket;
 	if (r->op == RY_OP_PUT)
-		push_put(c, op, r);
+		push_put(c, op, r, put_id);
 	else
 		push_plain(c, op, r);
 	return op;
@@ -73,7 +78,20 @@ static enum ry_status check(struct ry_client *c, const struct ry_request *r)
 		return RY_ERR_INVALID;
 	if (r->op == RY_OP_READ && r->length == 0)
 		return ryc_fail(c, RY_ERR_INVALID, "read: length 0: ask for at least one byte, or RY_TO_END");
+	if (check_id(c, r))
+		return RY_ERR_INVALID;
 	return r->op == RY_OP_PUT ? check_put(c, r) : RY_OK;
+}
+
+/* The library can choose an id only for what needs it once. */
+static enum ry_status check_id(struct ry_client *c, const struct ry_request *r)
+{
+	uint32_t whole = RY_F_PUT_BEGIN | RY_F_PUT_COMMIT;
+	bool is_part = r->op == RY_OP_PUT && (r->flags & whole) != whole;
+
+	if (!has_id(r) && (is_part || r->op == RY_OP_PUT_QUERY))
+		return ryc_fail(c, RY_ERR_INVALID, "put: no id: the parts of a put and its query need the same one");
+	return RY_OK;
 }
 
 static enum ry_status check_put(struct ry_client *c, const struct ry_request *r)
@@ -121,6 +139,11 @@ enum ry_status ryc_stripe_check(struct ry_client *c, uint32_t stripe_bytes)
 	return RY_OK;
 }
 
+static bool has_id(const struct ry_request *r)
+{
+	return (r->put_id[0] | r->put_id[1]) != 0;
+}
+
 static uint32_t stripe_of(const struct ry_request *r)
 {
 	return r->stripe_bytes ? r->stripe_bytes : RY_STRIPE_DEFAULT_BYTES;
@@ -158,10 +181,10 @@ static struct ryc_block *stage(struct ry_client *c, const struct ry_request *r)
 	return b;
 }
 
-static void push_put(struct ry_client *c, struct ryc_op *op, const struct ry_request *r)
+static void push_put(struct ry_client *c, struct ryc_op *op, const struct ry_request *r, const uint64_t put_id[2])
 {
 	struct ryc_part part = {
-		.put_id = r->put_id,
+		.put_id = put_id,
 		.key = r->key,
 		.key_bytes = r->key_bytes,
 		.flags = r->flags,

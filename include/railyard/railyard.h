@@ -143,7 +143,8 @@ struct ry_request {
 			  */
 	uint64_t generation; /* READ: 0, or fail with RY_ERR_STALE_GENERATION when it has another. DELETE: 0 = any */
 	const void *data;    /* PUT: copied to the put arena and hashed before ry_submit returns */
-	uint64_t put_id[2];  /* PUT, PUT_QUERY: from ry_put_id_make */
+	uint64_t put_id[2];  /* PUT: from ry_put_id_make, never for another object; both 0 = the library chooses, for a
+				put in one part. PUT_QUERY: the put's */
 	uint64_t size_bytes; /* PUT: of the whole object, RY_SIZE_UNKNOWN until the part with RY_F_PUT_COMMIT */
 	uint64_t ttl_ns;     /* PUT: 0 = no expiry */
 };
@@ -254,9 +255,9 @@ enum ry_status ry_stream_read(struct ry_client *client, const void *key, uint16_
 	struct ry_read_result *result);
 
 struct ry_put_opts {
-	uint64_t
-		put_id[2]; /* both 0 = the library chooses; repeat an id to retry the same put without doing it twice */
-	uint64_t ttl_ns;   /* 0 = no expiry */
+	uint64_t put_id[2]; /* both 0 = the library chooses; repeat an id to retry the same put without doing it twice.
+			     With another key or size it is refused: RY_ERR_INVALID */
+	uint64_t ttl_ns;    /* 0 = no expiry */
 	uint64_t deadline_ns;  /* ry_put: of the whole call. ry_put_open: of each part */
 	uint64_t size_bytes;   /* ry_put_open: RY_SIZE_UNKNOWN, or how many bytes will be written. ry_put ignores it */
 	uint32_t stripe_bytes; /* 0 = RY_STRIPE_DEFAULT_BYTES, or what size and put arena need instead */
@@ -280,7 +281,7 @@ enum ry_status ry_put(struct ry_client *client, const void *key, uint16_t key_by
 	const struct ry_put_opts *opts, struct ry_put_result *result);
 
 /* How the put with this id went. RY_OK with generation 0: it is under way; RY_ERR_NOT_FOUND: the store knows no such
- * put. */
+ * put; RY_ERR_INVALID: it was of another key. */
 enum ry_status ry_put_query(struct ry_client *client, const void *key, uint16_t key_bytes, const uint64_t put_id[2],
 	uint64_t deadline_ns, struct ry_put_result *result);
 

@@ -341,6 +341,45 @@ Test(client_put, submitted_puts_share_the_arena_until_it_is_full)
 	stop();
 }
 
+/* Two puts with one id would be one put. */
+Test(client_put, a_submitted_put_without_an_id_gets_one_of_its_own)
+{
+	struct ry_request r = {.op = RY_OP_PUT,
+		.key_bytes = 1,
+		.flags = RY_F_PUT_BEGIN | RY_F_PUT_COMMIT,
+		.length = 10,
+		.size_bytes = 10,
+		.stripe_bytes = STRIPE};
+	const struct fake_log *first, *second;
+	struct ry_completion done;
+
+	f = fake_start(NULL);
+	start(10);
+	r.data = data;
+	for (unsigned i = 0; i < 2; i++) {
+		r.key = &"ab"[i];
+		cr_assert_eq(ry_submit(c, &r, 1), 1, "%s", ry_last_cause(c));
+		cr_assert_eq(ry_wait(c, RY_FOREVER), RY_OK);
+		cr_assert_eq(ry_reap(c, &done, 1), 1);
+		cr_assert_eq(done.status, RY_OK, "%s", done.cause);
+	}
+	check_object("a", 10);
+	check_object("b", 10);
+	first = fake_nth(f, RY_OP_PUT, 0);
+	second = fake_nth(f, RY_OP_PUT, 1);
+	cr_assert(first->slot.put_id[0] | first->slot.put_id[1]);
+	cr_assert_neq(memcmp(first->slot.put_id, second->slot.put_id, sizeof(first->slot.put_id)), 0);
+	cr_assert_eq(r.put_id[0] | r.put_id[1], 0, "a request that is used again must not repeat the id");
+	r.flags = RY_F_PUT_BEGIN;
+	cr_assert_eq(ry_submit(c, &r, 1), 0, "the next part could not name it");
+	cr_assert_eq(r.status, RY_ERR_INVALID);
+	r.op = RY_OP_PUT_QUERY;
+	r.flags = 0;
+	cr_assert_eq(ry_submit(c, &r, 1), 0);
+	cr_assert_eq(r.status, RY_ERR_INVALID);
+	stop();
+}
+
 static struct ry_sqe put_part(uint64_t bytes)
 {
 	struct ry_request r = {.op = RY_OP_PUT,
