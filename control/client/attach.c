@@ -39,6 +39,10 @@ enum ry_status ry_attach(const struct ry_attach_opts *opts, struct ry_client **c
 	enum ry_status status = c ? RY_OK : RY_ERR_LIMIT;
 
 	opts = opts ? opts : &defaults;
+	if (!status && !client) {
+		snprintf(h.cause, sizeof(h.cause), "attach: client must not be NULL");
+		status = RY_ERR_INVALID;
+	}
 	if (!status)
 		status = check_opts(opts, &h);
 	if (!status)
@@ -86,7 +90,8 @@ void ry_detach(struct ry_client *c)
 
 void ry_client_get_info(const struct ry_client *c, struct ry_client_info *info)
 {
-	*info = c->info;
+	if (c && info)
+		*info = c->info;
 }
 
 const char *ry_last_cause(const struct ry_client *c)
@@ -107,6 +112,15 @@ enum ry_status ryc_enter(struct ry_client *c)
 		return ryc_fail(
 			c, RY_ERR_DETACHED, "this client belongs to the parent process: attach anew after fork");
 	return RY_OK;
+}
+
+enum ry_status ryc_enter_with(struct ry_client *c, const void *pointer, const char *what)
+{
+	enum ry_status status = ryc_enter(c);
+
+	if (!status && !pointer)
+		status = ryc_fail(c, RY_ERR_INVALID, "%s must not be NULL", what);
+	return status;
 }
 
 enum ry_status ryc_fail(struct ry_client *c, enum ry_status status, const char *format, ...)

@@ -150,6 +150,8 @@ void ryc_handshake_close(struct ryc_handshake *h);
 /* ---- attach.c ---- */
 /* Whether a call on this client may go on; sets the cause where it may not. */
 enum ry_status ryc_enter(struct ry_client *c);
+/* The same, and RY_ERR_INVALID where `pointer`, which the call cannot do without, is NULL. */
+enum ry_status ryc_enter_with(struct ry_client *c, const void *pointer, const char *what);
 /* Sets the cause text; returns `status`. */
 enum ry_status ryc_fail(struct ry_client *c, enum ry_status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -18,7 +18,7 @@ uint32_t ry_reap(struct ry_client *c, struct ry_completion *completions, uint32_
 {
 	uint32_t got;
 
-	if (ryc_enter(c))
+	if (ryc_enter(c) || !completions)
 		return 0;
 	if (c->is_armed) {
 		ryc_disarm(c);
@@ -66,7 +66,7 @@ enum ry_status ry_wait(struct ry_client *c, uint64_t timeout_ns)
 
 int ry_event_fd(const struct ry_client *c)
 {
-	return c->epoll_fd;
+	return c ? c->epoll_fd : -1;
 }
 
 bool ry_event_arm(struct ry_client *c)
@@ -171,9 +171,10 @@ static void refuse(struct ry_client *c, struct ry_completion *out, enum ry_statu
 
 void ry_lease_release(struct ry_client *c, struct ry_lease *lease)
 {
-	uint32_t id = lease->id;
+	uint32_t id = lease ? lease->id : 0;
 
-	lease->id = 0;
+	if (lease)
+		lease->id = 0;
 	if (id == 0 || ryc_enter(c))
 		return;
 	c->n_leases--;

@@ -46,6 +46,7 @@ struct ry_put {
 static enum ry_status choose_stripe(struct ry_client *c, const struct ry_put_opts *opts, uint32_t *stripe_bytes);
 static uint64_t part_bytes(const struct ry_client *c, uint32_t stripe_bytes);
 static enum ry_status check_going(struct ry_put *p);
+static enum ry_status refuse(struct ry_put *p, const char *cause);
 static enum ry_status part_open(struct ry_put *p);
 static struct ryc_block *part_alloc(struct ry_put *p, uint64_t stripes, uint64_t rest, uint64_t *cap_bytes);
 static void end_stripe(struct ry_put *p);
@@ -79,7 +80,7 @@ enum ry_status ry_put_open(
 	struct ry_client *c, const void *key, uint16_t key_bytes, const struct ry_put_opts *opts, struct ry_put **put)
 {
 	static const struct ry_put_opts unknown_size = {.size_bytes = RY_SIZE_UNKNOWN};
-	enum ry_status status = ryc_enter(c);
+	enum ry_status status = ryc_enter_with(c, put, "put: put");
 	uint32_t stripe_bytes = 0;
 	struct ry_put *p;
 
@@ -158,6 +159,8 @@ enum ry_status ry_put_write(struct ry_put *p, const void *data, uint64_t bytes)
 {
 	const uint8_t *from = data;
 
+	if (bytes > 0 && !data)
+		return refuse(p, "put: no data");
 	while (bytes > 0) {
 		uint64_t room, n, to_stripe_end;
 		void *space;
@@ -185,6 +188,8 @@ enum ry_status ry_put_space(struct ry_put *p, void **space, uint64_t *room_bytes
 {
 	enum ry_status status = check_going(p);
 
+	if (!status && (!space || !room_bytes))
+		status = refuse(p, "put: space and room_bytes must not be NULL");
 	if (!status && p->part.offset + p->part.bytes == p->size_bytes)
 		status = keep(p, ryc_fail(p->client, RY_ERR_INVALID, "put: more bytes than the %llu announced",
 					 (unsigned long long)p->size_bytes));
@@ -219,11 +224,18 @@ enum ry_status ry_put_wrote(struct ry_put *p, uint64_t bytes)
 
 static enum ry_status check_going(struct ry_put *p)
 {
-	enum ry_status status = ryc_enter(p->client);
+	enum ry_status status = p ? ryc_enter(p->client) : RY_ERR_INVALID;
 
+	if (!p)
+		return status;
 	if (status)
 		return keep(p, status);
 	return p->status ? ryc_fail(p->client, p->status, "%s", p->cause) : RY_OK;
+}
+
+static enum ry_status refuse(struct ry_put *p, const char *cause)
+{
+	return p ? keep(p, ryc_fail(p->client, RY_ERR_INVALID, "%s", cause)) : RY_ERR_INVALID;
 }
 
 /* Memory for the next part. With two parts in flight it waits for the older: its memory is what comes free. */
@@ -354,8 +366,11 @@ static enum ry_status keep(struct ry_put *p, enum ry_status status)
 enum ry_status ry_put_close(struct ry_put *p, bool want_commit, struct ry_put_result *result)
 {
 	enum ry_status status = check_going(p);
-	uint64_t end = p->part.offset + p->part.bytes;
+	uint64_t end;
 
+	if (!p)
+		return status;
+	end = p->part.offset + p->part.bytes;
 	if (!status && want_commit && p->size_bytes != RY_SIZE_UNKNOWN && p->size_bytes != end)
 		keep(p, ryc_fail(p->client, RY_ERR_INVALID, "put: %llu bytes of the %llu announced: aborted",
 				(unsigned long long)end, (unsigned long long)p->size_bytes));
@@ -428,7 +443,7 @@ enum ry_status ry_put_query(struct ry_client *c, const void *key, uint16_t key_b
 	uint64_t deadline_ns, struct ry_put_result *result)
 {
 	struct ry_request r = ryc_request(RY_OP_PUT_QUERY, key, key_bytes, deadline_ns);
-	enum ry_status status = ryc_enter(c);
+	enum ry_status status = ryc_enter_with(c, put_id, "query: put_id");
 	struct ry_completion done;
 
 	if (status)

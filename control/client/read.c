@@ -20,7 +20,7 @@ enum ry_status ry_lookup(
 	struct ry_client *c, const void *key, uint16_t key_bytes, uint64_t deadline_ns, struct ry_object *object)
 {
 	struct ry_request r = ryc_request(RY_OP_LOOKUP, key, key_bytes, deadline_ns);
-	enum ry_status status = ryc_enter(c);
+	enum ry_status status = ryc_enter_with(c, object, "lookup: object");
 	struct ry_completion done;
 
 	if (!status)
@@ -33,7 +33,7 @@ enum ry_status ry_lookup(
 enum ry_status ry_read(struct ry_client *c, const void *key, uint16_t key_bytes, const struct ry_read_opts *opts,
 	struct ry_lease *lease, struct ry_read_result *result)
 {
-	enum ry_status status = ryc_enter(c);
+	enum ry_status status = ryc_enter_with(c, lease, "read: lease");
 	struct ry_completion done;
 
 	if (!status)
@@ -60,10 +60,12 @@ static enum ry_status read_lease(struct ry_client *c, const void *key, uint16_t 
 enum ry_status ry_read_copy(struct ry_client *c, const void *key, uint16_t key_bytes, const struct ry_read_opts *opts,
 	void *buffer, uint64_t buffer_bytes, uint64_t *bytes, struct ry_read_result *result)
 {
-	enum ry_status status = ryc_enter(c);
+	enum ry_status status = ryc_enter_with(c, bytes, "read: bytes");
 	struct ry_completion done;
 
 	opts = opts ? opts : &whole_object;
+	if (!status && buffer_bytes > 0)
+		status = ryc_enter_with(c, buffer, "read: buffer");
 	if (!status)
 		status = check_room(c, key, key_bytes, opts, buffer_bytes, bytes);
 	if (status)

@@ -22,6 +22,8 @@ uint32_t ry_submit(struct ry_client *c, struct ry_request *requests, uint32_t n)
 	enum ry_status status = ryc_enter(c);
 	uint32_t taken = 0;
 
+	if (!requests)
+		return 0;
 	if (status && n > 0)
 		requests[0].status = status;
 	while (!status && taken < n && ryc_submit_one(c, &requests[taken]))
@@ -279,6 +281,8 @@ enum ry_status ry_put_id_make(uint64_t put_id[2])
 	uint64_t id[2];
 	ssize_t n;
 
+	if (!put_id)
+		return RY_ERR_INVALID;
 	do {
 		n = getrandom(id, sizeof(id), 0);
 	} while (n < 0 && errno == EINTR);

@@ -15,9 +15,9 @@
  * - Keys: 1 to RY_KEY_MAX_BYTES bytes of any value, not NUL-terminated; copied before the call returns.
  * - Errors: functions that return enum ry_status also leave a sentence for people in ry_last_cause(). Output arguments
  * are written only on RY_OK, unless said otherwise. Besides the errors named at a function, each may return
- * RY_ERR_INVALID (an argument is outside its documented range), RY_ERR_DETACHED (the daemon is gone, or this is a
- * forked child), RY_ERR_LIMIT (too many operations in flight, or no memory) and RY_ERR_PROTOCOL (the daemon broke the
- * ring's rules; the client is of no more use).
+ * RY_ERR_INVALID (an argument is outside its documented range, or a pointer is NULL that may not be), RY_ERR_DETACHED
+ * (the daemon is gone, or this is a forked child), RY_ERR_LIMIT (too many operations in flight, or no memory) and
+ * RY_ERR_PROTOCOL (the daemon broke the ring's rules; the client is of no more use).
  * - Death of the daemon: every operation in flight completes with RY_ERR_DETACHED; leases stay readable until
  * ry_detach.
  */

@@ -180,6 +180,50 @@ Test(client_read, an_object_that_grew_since_the_look_up_is_not_copied)
 	stop();
 }
 
+/* A caller's slip is a status, not a crash. */
+Test(client_read, a_null_pointer_is_refused)
+{
+	struct ry_put_opts opts = {.stripe_bytes = 65536, .size_bytes = RY_SIZE_UNKNOWN};
+	uint64_t n, id[2] = {1, 1};
+	struct ry_put *put;
+	char byte;
+	void *space;
+
+	f = fake_start(NULL);
+	start();
+	cr_assert_eq(ry_attach(NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_lookup(c, "k", 1, 0, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_read(c, "k", 1, NULL, NULL, NULL), RY_ERR_INVALID);
+	cr_assert(strstr(ry_last_cause(c), "lease"), "%s", ry_last_cause(c));
+	cr_assert_eq(ry_read_copy(c, "k", 1, NULL, &byte, 1, NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_read_copy(c, "k", 1, NULL, NULL, 1, &n, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_stream_read(c, "k", 1, NULL, 0, NULL, NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_list(c, NULL, 0, 0, NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_list(c, NULL, 1, 0, NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put(c, "k", 1, NULL, 1, NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_open(c, "k", 1, NULL, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_query(c, "k", 1, NULL, 0, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_query(c, NULL, 1, id, 0, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_id_make(NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_write(NULL, &byte, 1), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_space(NULL, &space, &n), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_wrote(NULL, 1), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_close(NULL, true, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_submit(c, NULL, 1), 0);
+	cr_assert_eq(ry_reap(c, NULL, 1), 0);
+	cr_assert_eq(ry_event_fd(NULL), -1);
+	ry_lease_release(c, NULL);
+	ry_client_get_info(c, NULL);
+	cr_assert_eq(ry_put_open(c, "k", 1, &opts, &put), RY_OK);
+	cr_assert_eq(ry_put_write(put, NULL, 1), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_close(put, true, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_open(c, "k", 1, &opts, &put), RY_OK);
+	cr_assert_eq(ry_put_space(put, NULL, &n), RY_ERR_INVALID);
+	cr_assert_eq(ry_put_close(put, false, NULL), RY_ERR_INVALID);
+	cr_assert_eq(fake_count(f, RY_OP_READ) + fake_count(f, RY_OP_PUT), 0);
+	stop();
+}
+
 Test(client_read, a_failed_copy_touches_nothing_and_the_next_is_good)
 {
 	uint8_t buffer[3000];
