@@ -217,6 +217,8 @@ struct ryc_part {
 struct ryc_op *ryc_submit_one(struct ry_client *c, struct ry_request *r);
 /* Submits a part; likewise. Reads nothing but *p. */
 void ryc_submit_part(struct ry_client *c, struct ryc_op *op, const struct ryc_part *p);
+#define RYC_READ_FLAGS ((uint32_t)(RY_F_ALLOW_UNVERIFIED | RY_F_ONE_RAIL | RY_F_FAILOVER | RY_F_FAIL))
+enum ry_status ryc_flags_check(struct ry_client *c, uint32_t flags, uint32_t allowed);
 enum ry_status ryc_key_check(struct ry_client *c, const void *key, uint16_t key_bytes);
 enum ry_status ryc_stripe_check(struct ry_client *c, uint32_t stripe_bytes);
 /* A request of a synchronous call. */

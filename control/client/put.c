@@ -88,6 +88,8 @@ enum ry_status ry_put_open(
 	if (!status)
 		status = ryc_key_check(c, key, key_bytes);
 	if (!status)
+		status = ryc_flags_check(c, opts->flags, RY_F_IF_ABSENT);
+	if (!status)
 		status = choose_stripe(c, opts, &stripe_bytes);
 	if (status)
 		return status;
@@ -107,7 +109,7 @@ enum ry_status ry_put_open(
 	p->size_bytes = opts->size_bytes;
 	p->ttl_ns = opts->ttl_ns;
 	p->deadline_ns = opts->deadline_ns;
-	p->flags = opts->flags & ~(uint32_t)(RY_F_PUT_BEGIN | RY_F_PUT_COMMIT);
+	p->flags = opts->flags;
 	p->stripe_bytes = stripe_bytes;
 	p->part_bytes = part_bytes(c, stripe_bytes);
 	memcpy(p->key, key, key_bytes);

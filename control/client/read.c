@@ -67,6 +67,8 @@ enum ry_status ry_read_copy(struct ry_client *c, const void *key, uint16_t key_b
 	if (!status && buffer_bytes > 0)
 		status = ryc_enter_with(c, buffer, "read: buffer");
 	if (!status)
+		status = ryc_flags_check(c, opts->flags, RYC_READ_FLAGS);
+	if (!status)
 		status = check_room(c, key, key_bytes, opts, buffer_bytes, bytes);
 	if (status)
 		return status;

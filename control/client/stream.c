@@ -58,6 +58,8 @@ enum ry_status ry_stream_read(struct ry_client *c, const void *key, uint16_t key
 		status = ryc_fail(c, RY_ERR_INVALID,
 			"stream: needs a function to call and a length of at least 1 (or RY_TO_END)");
 	if (!status)
+		status = ryc_flags_check(c, s.opts->flags, RYC_READ_FLAGS);
+	if (!status)
 		status = start(&s, batch_bytes);
 	if (!status)
 		status = run(&s);

@@ -8,6 +8,7 @@
 
 static enum ry_status check(struct ry_client *c, const struct ry_request *r);
 static enum ry_status check_id(struct ry_client *c, const struct ry_request *r);
+static uint32_t flags_of(uint8_t op);
 static enum ry_status check_put(struct ry_client *c, const struct ry_request *r);
 static bool has_id(const struct ry_request *r);
 static uint32_t stripe_of(const struct ry_request *r);
@@ -74,6 +75,8 @@ static enum ry_status check(struct ry_client *c, const struct ry_request *r)
 {
 	if (r->op < RY_OP_LOOKUP || r->op > RY_OP_PUT_QUERY || r->op == RY_OP_CANCEL || r->op == RY_OP_RELEASE)
 		return ryc_fail(c, RY_ERR_INVALID, "submit: op %u: not one to submit", r->op);
+	if (ryc_flags_check(c, r->flags, flags_of(r->op)))
+		return RY_ERR_INVALID;
 	if (r->op == RY_OP_LIST && r->key_bytes == 0)
 		return RY_OK;
 	if (ryc_key_check(c, r->key, r->key_bytes))
@@ -83,6 +86,13 @@ static enum ry_status check(struct ry_client *c, const struct ry_request *r)
 	if (check_id(c, r))
 		return RY_ERR_INVALID;
 	return r->op == RY_OP_PUT ? check_put(c, r) : RY_OK;
+}
+
+static uint32_t flags_of(uint8_t op)
+{
+	if (op == RY_OP_READ)
+		return RYC_READ_FLAGS;
+	return op == RY_OP_PUT ? RY_F_PUT_BEGIN | RY_F_PUT_COMMIT | RY_F_IF_ABSENT : 0;
 }
 
 /* The library can choose an id only for what needs it once. */
@@ -121,6 +131,15 @@ static enum ry_status check_put(struct ry_client *c, const struct ry_request *r)
 			: (r->flags & RY_F_PUT_COMMIT ? r->size_bytes != end : r->size_bytes < end))
 		return ryc_fail(c, RY_ERR_INVALID, "put: size_bytes contradicts this part's end at %llu",
 			(unsigned long long)end);
+	return RY_OK;
+}
+
+/* What would be ignored today may mean something tomorrow, and a promise that is not kept is worse than a refusal. */
+enum ry_status ryc_flags_check(struct ry_client *c, uint32_t flags, uint32_t allowed)
+{
+	if (flags & ~allowed)
+		return ryc_fail(
+			c, RY_ERR_INVALID, "flags 0x%x: this operation does not take 0x%x", flags, flags & ~allowed);
 	return RY_OK;
 }
 

@@ -15,9 +15,10 @@
  * - Keys: 1 to RY_KEY_MAX_BYTES bytes of any value, not NUL-terminated; copied before the call returns.
  * - Errors: functions that return enum ry_status also leave a sentence for people in ry_last_cause(). Output arguments
  * are written only on RY_OK, unless said otherwise. Besides the errors named at a function, each may return
- * RY_ERR_INVALID (an argument is outside its documented range, or a pointer is NULL that may not be), RY_ERR_DETACHED
- * (the daemon is gone, or this is a forked child), RY_ERR_LIMIT (too many operations in flight, or no memory) and
- * RY_ERR_PROTOCOL (the daemon broke the ring's rules; the client is of no more use).
+ * RY_ERR_INVALID (an argument is outside its documented range, a pointer is NULL that may not be, or a flag does not
+ * belong to the operation), RY_ERR_DETACHED (the daemon is gone, or this is a forked child), RY_ERR_LIMIT (too many
+ * operations in flight, or no memory) and RY_ERR_PROTOCOL (the daemon broke the ring's rules; the client is of no more
+ * use).
  * - Death of the daemon: every operation in flight completes with RY_ERR_DETACHED; leases stay readable until
  * ry_detach.
  */
@@ -128,8 +129,9 @@ void ry_lease_copy(const struct ry_lease *lease, void *buffer);
 struct ry_request {
 	uint64_t ticket;       /* out: names the operation until it was reaped; never 0 */
 	enum ry_status status; /* out: RY_OK when taken, else why this one was not */
-	uint32_t flags;        /* enum ry_op_flags */
-	uint8_t op;            /* enum ry_op, except RY_OP_CANCEL and RY_OP_RELEASE */
+	uint32_t flags; /* enum ry_op_flags. READ: those of struct ry_read_opts. PUT: RY_F_PUT_BEGIN, RY_F_PUT_COMMIT,
+			   RY_F_IF_ABSENT. Others: none. Any other is refused: RY_ERR_INVALID */
+	uint8_t op;     /* enum ry_op, except RY_OP_CANCEL and RY_OP_RELEASE */
 	uint8_t reserved;
 	uint16_t key_bytes;    /* LIST: of the prefix, may be 0 */
 	uint32_t stripe_bytes; /* PUT: 0 = RY_STRIPE_DEFAULT_BYTES; else a multiple of RY_STRIPE_ALIGN_BYTES within the

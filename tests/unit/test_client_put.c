@@ -172,6 +172,25 @@ Test(client_put, if_absent_is_passed_on)
 	stop();
 }
 
+/* An option that is not understood must not look as if it were kept. */
+Test(client_put, flags_of_something_else_are_refused)
+{
+	static const uint32_t bad[] = {RY_F_PUT_BEGIN, RY_F_PUT_COMMIT, RY_F_FAILOVER, 1u << 20};
+	struct ry_put_opts opts = {.stripe_bytes = STRIPE};
+	struct ry_put *put;
+
+	f = fake_start(NULL);
+	start(10);
+	for (unsigned i = 0; i < 4; i++) {
+		opts.flags = RY_F_IF_ABSENT | bad[i];
+		cr_assert_eq(ry_put(c, "k", 1, data, 10, &opts, NULL), RY_ERR_INVALID, "flags 0x%x", opts.flags);
+		cr_assert(strstr(ry_last_cause(c), "flags"), "%s", ry_last_cause(c));
+		cr_assert_eq(ry_put_open(c, "k", 1, &opts, &put), RY_ERR_INVALID);
+	}
+	cr_assert_eq(fake_count(f, RY_OP_PUT), 0);
+	stop();
+}
+
 Test(client_put, a_stream_of_odd_pieces_arrives_whole)
 {
 	struct ry_put_opts opts = {.stripe_bytes = STRIPE, .size_bytes = RY_SIZE_UNKNOWN};

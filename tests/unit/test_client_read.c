@@ -224,6 +224,26 @@ Test(client_read, a_null_pointer_is_refused)
 	stop();
 }
 
+Test(client_read, flags_of_something_else_are_refused)
+{
+	struct ry_read_opts opts = {.length = RY_TO_END, .flags = RY_F_ONE_RAIL | RY_F_IF_ABSENT};
+	struct ry_lease lease;
+	struct sink sink = {0};
+	uint64_t bytes;
+	char buffer[4];
+
+	f = fake_start(NULL);
+	fake_add(f, "empty", 0, STRIPE);
+	start();
+	cr_assert_eq(ry_read(c, "empty", 5, &opts, &lease, NULL), RY_ERR_INVALID);
+	cr_assert(strstr(ry_last_cause(c), "flags"), "%s", ry_last_cause(c));
+	cr_assert_eq(ry_read_copy(c, "empty", 5, &opts, buffer, 4, &bytes, NULL), RY_ERR_INVALID);
+	cr_assert_eq(ry_stream_read(c, "empty", 5, &opts, 0, swallow, &sink, NULL), RY_ERR_INVALID);
+	opts.flags = RY_F_ONE_RAIL | RY_F_FAIL | RY_F_ALLOW_UNVERIFIED;
+	cr_assert_eq(ry_stream_read(c, "empty", 5, &opts, 0, swallow, &sink, NULL), RY_OK);
+	stop();
+}
+
 Test(client_read, a_failed_copy_touches_nothing_and_the_next_is_good)
 {
 	uint8_t buffer[3000];
