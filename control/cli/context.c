@@ -15,6 +15,7 @@ static int exit_code(enum ry_status status);
 static bool is_unreachable(enum ry_status status);
 static void show(const struct cli *c, const char *status, const char *cause);
 static int fail_rpc(struct cli *c, int rc, const struct rpc_error *err);
+static const char *rpc_status(int rc);
 
 const char *cli_socket(const struct cli *c)
 {
@@ -30,7 +31,7 @@ int cli_open_rpc(struct cli *c, struct rpc **out)
 
 	if (rc == 0)
 		return CLI_OK;
-	show(c, rc == -EPROTONOSUPPORT ? "VERSION" : rc == -EACCES ? "DENIED" : "DETACHED", err.text);
+	show(c, rpc_status(rc), err.text);
 	return CLI_NO_DAEMON;
 }
 
@@ -55,8 +56,24 @@ static int fail_rpc(struct cli *c, int rc, const struct rpc_error *err)
 		show(c, err->status, err->text);
 		return CLI_FAILED;
 	}
-	show(c, rc == -ETIMEDOUT ? "TIMEOUT" : "DETACHED", err->text);
+	show(c, rpc_status(rc), err->text);
 	return CLI_NO_DAEMON;
+}
+
+/* Of a daemon that could not be asked. A socket that is full for the whole time-out says EAGAIN. */
+static const char *rpc_status(int rc)
+{
+	switch (rc) {
+	case -EPROTONOSUPPORT:
+		return "VERSION";
+	case -EACCES:
+		return "DENIED";
+	case -ETIMEDOUT:
+	case -EAGAIN:
+		return "TIMEOUT";
+	default:
+		return "DETACHED";
+	}
 }
 
 int cli_attach(struct cli *c, struct ry_client **out)
@@ -64,8 +81,11 @@ int cli_attach(struct cli *c, struct ry_client **out)
 	char cause[RY_CAUSE_MAX_BYTES] = "";
 	struct ry_attach_opts opts = {
 		.socket_path = cli_socket(c), .timeout_ns = ATTACH_NS, .cause = cause, .cause_bytes = sizeof(cause)};
-	enum ry_status status = ry_attach(&opts, out);
+	enum ry_status status;
 
+	if (c->deadline_ns != 0 && c->deadline_ns < ATTACH_NS)
+		opts.timeout_ns = c->deadline_ns;
+	status = ry_attach(&opts, out);
 	if (status == RY_OK)
 		return CLI_OK;
 	cli_fail(c, status, "cannot attach to %s: %s", opts.socket_path,

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/redirect.h>
@@ -97,4 +100,42 @@ Test(cli_output, reads_of_one_pass_add_up)
 	cr_expect_eq(pass.stats.rails[1].busy_ns, 13);
 	cr_expect_eq(pass.stats.class_ref, RY_CLASS_NETWORK, "the slower read decides");
 	cr_expect_eq(pass.stats.class_share_permille, 830);
+}
+
+/* Connections wait in its backlog for ever. */
+static int listen_silently(char path[108])
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "/tmp/ry-cli-test-%d.sock", (int)getpid());
+	unlink(sa.sun_path);
+	cr_assert_eq(bind(fd, (void *)&sa, sizeof(sa)), 0);
+	cr_assert_eq(listen(fd, 4), 0);
+	strcpy(path, sa.sun_path);
+	return fd;
+}
+
+/* It is there, so it is neither gone nor denied; and --deadline bounds the attachment, too. */
+Test(cli_output, a_silent_daemon_is_a_time_out, .init = cr_redirect_stdout, .timeout = 10)
+{
+	char path[108], text[1024] = "", *second;
+	FILE *out = cr_get_redirected_stdout();
+	struct ry_client *client;
+	struct rpc *rpc;
+	int fd = listen_silently(path);
+
+	c.want_json = true;
+	c.socket_path = path;
+	c.deadline_ns = 20000000;
+	cr_expect_eq(cli_open_rpc(&c, &rpc), CLI_NO_DAEMON);
+	cr_expect_eq(cli_attach(&c, &client), CLI_NO_DAEMON);
+	fflush(stdout);
+	close(fd);
+	unlink(path);
+	fclose(stdout);
+	cr_assert(fread(text, 1, sizeof(text) - 1, out) > 0);
+	second = strstr(text, "\"TIMEOUT\"");
+	cr_assert(second, "%s", text);
+	cr_assert(strstr(second + 1, "\"TIMEOUT\""), "%s", text);
 }
