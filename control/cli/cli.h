@@ -109,7 +109,11 @@ int cmd_demo(struct cli *c);
 /* ---- context.c ---- */
 /* CLI_OK, or the exit code after the error was shown. */
 int cli_open_rpc(struct cli *c, struct rpc **out);
-int cli_attach(struct cli *c, struct ry_client **out);
+int cli_attach(struct cli *c, uint64_t arena_bytes, struct ry_client **out);
+/* Arenas for commands that move no data: nothing that takes time to prefault and register, or a place in the budget
+ * that a reader needs. */
+#define CLI_ARENA_SMALL_BYTES (2ull << 20) /* a page of a list and more; a hugepage */
+#define CLI_ARENA_MOST_BYTES 0
 /* One call on a connection of its own. The result is the caller's. */
 int cli_call(struct cli *c, const char *method, json_t *params, json_t **result);
 /* The same, and prints the result. Returns the exit code. */

@@ -47,7 +47,7 @@ int cmd_get(struct cli *c)
 		return CLI_USAGE;
 	if (c->want_json && strcmp(path, "-") == 0)
 		return cli_usage(c, "--json and the object cannot both go to standard output: name a file");
-	rc = cli_attach(c, &client);
+	rc = cli_attach(c, CLI_ARENA_MOST_BYTES, &client);
 	if (rc != CLI_OK)
 		return rc;
 	rc = open_target(&t, path);

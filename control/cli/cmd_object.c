@@ -25,7 +25,7 @@ int cmd_ls(struct cli *c)
 
 	if (strlen(prefix) > RY_KEY_MAX_BYTES)
 		return cli_usage(c, "a prefix has at most %u bytes", RY_KEY_MAX_BYTES);
-	rc = cli_attach(c, &client);
+	rc = cli_attach(c, CLI_ARENA_SMALL_BYTES, &client);
 	if (rc != CLI_OK)
 		return rc;
 	entries = json_array();
@@ -58,7 +58,7 @@ int cli_lookup(struct cli *c, struct ry_object *object)
 
 	if (!cli_key(c, &key, &key_bytes))
 		return CLI_USAGE;
-	rc = cli_attach(c, &client);
+	rc = cli_attach(c, CLI_ARENA_SMALL_BYTES, &client);
 	if (rc != CLI_OK)
 		return rc;
 	status = ry_lookup(client, key, key_bytes, c->deadline_ns, object);
@@ -92,7 +92,7 @@ int cmd_rm(struct cli *c)
 
 	if (!cli_key(c, &key, &key_bytes))
 		return CLI_USAGE;
-	rc = cli_attach(c, &client);
+	rc = cli_attach(c, CLI_ARENA_SMALL_BYTES, &client);
 	if (rc != CLI_OK)
 		return rc;
 	status = ry_delete(client, key, key_bytes, c->generation, c->deadline_ns, &deleted);

@@ -30,7 +30,7 @@ int cmd_put(struct cli *c)
 	rc = open_source(path, &fd, &size_bytes);
 	if (rc < 0)
 		return cli_fail(c, RY_ERR_INVALID, "cannot read %s: %s", path, strerror(-rc));
-	rc = cli_attach(c, &client);
+	rc = cli_attach(c, CLI_ARENA_MOST_BYTES, &client);
 	if (rc == CLI_OK) {
 		rc = transfer(c, client, fd, size_bytes);
 		ry_detach(client);

@@ -76,11 +76,15 @@ static const char *rpc_status(int rc)
 	}
 }
 
-int cli_attach(struct cli *c, struct ry_client **out)
+int cli_attach(struct cli *c, uint64_t arena_bytes, struct ry_client **out)
 {
 	char cause[RY_CAUSE_MAX_BYTES] = "";
-	struct ry_attach_opts opts = {
-		.socket_path = cli_socket(c), .timeout_ns = ATTACH_NS, .cause = cause, .cause_bytes = sizeof(cause)};
+	struct ry_attach_opts opts = {.socket_path = cli_socket(c),
+		.read_arena_bytes = arena_bytes,
+		.put_arena_bytes = arena_bytes,
+		.timeout_ns = ATTACH_NS,
+		.cause = cause,
+		.cause_bytes = sizeof(cause)};
 	enum ry_status status;
 
 	if (c->deadline_ns != 0 && c->deadline_ns < ATTACH_NS)

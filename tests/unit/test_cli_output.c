@@ -129,7 +129,7 @@ Test(cli_output, a_silent_daemon_is_a_time_out, .init = cr_redirect_stdout, .tim
 	c.socket_path = path;
 	c.deadline_ns = 20000000;
 	cr_expect_eq(cli_open_rpc(&c, &rpc), CLI_NO_DAEMON);
-	cr_expect_eq(cli_attach(&c, &client), CLI_NO_DAEMON);
+	cr_expect_eq(cli_attach(&c, CLI_ARENA_SMALL_BYTES, &client), CLI_NO_DAEMON);
 	fflush(stdout);
 	close(fd);
 	unlink(path);
