@@ -16,9 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ATTACH_TIMEOUT_NS 5000000000ull
+#define SECOND_NS 1000000000ull
+#define HELLO_TIMEOUT_NS (5 * SECOND_NS)
+#define MEMORY_TIMEOUT_NS (60 * SECOND_NS)     /* of arenas whose size the daemon chooses */
+#define MEMORY_TIMEOUT_GIB_NS (10 * SECOND_NS) /* for each GiB begun */
+#define MEMORY_GIB_MAX 1024u                   /* more is not given anyway */
 
 static enum ry_status check_opts(const struct ry_attach_opts *opts, struct ryc_handshake *h);
+static uint64_t memory_timeout(const struct ry_attach_opts *opts);
 static enum ry_status build(struct ry_client *c, struct ryc_handshake *h);
 static enum ry_status map_all(struct ry_client *c, struct ryc_handshake *h);
 static enum ry_status map_one(
@@ -161,8 +166,19 @@ static enum ry_status check_opts(const struct ry_attach_opts *opts, struct ryc_h
 	h->read_arena_bytes = opts->read_arena_bytes;
 	h->put_arena_bytes = opts->put_arena_bytes;
 	h->ring_entries = opts->ring_entries;
-	h->deadline_ns = ryc_deadline(opts->timeout_ns ? opts->timeout_ns : ATTACH_TIMEOUT_NS);
+	h->deadline_ns = ryc_deadline(opts->timeout_ns ? opts->timeout_ns : HELLO_TIMEOUT_NS);
+	h->memory_timeout_ns = opts->timeout_ns ? 0 : memory_timeout(opts);
 	return RY_OK;
+}
+
+/* The daemon prefaults and registers the arenas before it answers. */
+static uint64_t memory_timeout(const struct ry_attach_opts *opts)
+{
+	uint64_t gib = (opts->read_arena_bytes >> 30) + (opts->put_arena_bytes >> 30) + 2;
+
+	if (opts->read_arena_bytes == 0 || opts->put_arena_bytes == 0)
+		return MEMORY_TIMEOUT_NS;
+	return (gib < MEMORY_GIB_MAX ? gib : MEMORY_GIB_MAX) * MEMORY_TIMEOUT_GIB_NS;
 }
 
 /* Takes over the handshake's descriptors, also on failure. */

@@ -132,8 +132,9 @@ struct ry_client {
 
 /* ---- handshake.c ---- */
 struct ryc_handshake {
-	uint64_t deadline_ns;      /* absolute */
-	uint64_t read_arena_bytes; /* in: wanted, 0 = default. out: what the daemon gave */
+	uint64_t deadline_ns;       /* absolute; of hello, and of attach where memory_timeout_ns is 0 */
+	uint64_t memory_timeout_ns; /* of attach, from the answer to hello on */
+	uint64_t read_arena_bytes;  /* in: wanted, 0 = default. out: what the daemon gave */
 	uint64_t put_arena_bytes;
 	uint64_t ring_bytes; /* out */
 	uint32_t ring_entries;

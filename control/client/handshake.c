@@ -43,6 +43,8 @@ enum ry_status ryc_handshake(struct ryc_handshake *h, const char *path)
 	status = dial(h, path);
 	if (!status)
 		status = hello(h);
+	if (h->memory_timeout_ns)
+		h->deadline_ns = ryc_deadline(h->memory_timeout_ns);
 	if (!status)
 		status = attach(h);
 	if (status)

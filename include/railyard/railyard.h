@@ -54,7 +54,8 @@ struct ry_attach_opts {
 	uint64_t put_arena_bytes;  /* the same */
 	uint32_t ring_entries;     /* the same; half of them is the most operations in flight */
 	uint32_t reserved;
-	uint64_t timeout_ns; /* of the attachment as a whole; 0 = 5 s */
+	uint64_t timeout_ns; /* of the attachment as a whole; 0 = 5 s until the daemon answers at all, then 10 s for
+				each GiB begun of each arena that it prepares, 60 s where it chooses their size */
 	uint64_t spin_ns;    /* ry_wait and the synchronous calls spin this long before they sleep; 0 = sleep at once */
 	char *cause;         /* where to put the cause text of a failure; may be NULL */
 	uint32_t cause_bytes; /* room there; RY_CAUSE_MAX_BYTES holds every text */

@@ -133,6 +133,7 @@ static void *handshake(void *arg)
 			"{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32000,\"message\":\"no "
 			"room\",\"data\":{\"status\":\"%s\"}}}\n",
 			f->opts.refusal);
+	sleep(f->opts.attach_delay_s);
 	reply(f, text, f->opts.refusal ? 0 : f->opts.n_fds ? f->opts.n_fds : 5);
 	return NULL;
 }
@@ -183,7 +184,8 @@ static void send_with_fds(int fd, const char *text, size_t bytes, const int *fds
 		m->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
 		memcpy(CMSG_DATA(m), eight, n_fds * sizeof(int));
 	}
-	if (sendmsg(fd, &msg, MSG_NOSIGNAL) != (ssize_t)bytes)
+	/* EPIPE: the client gave up. */
+	if (sendmsg(fd, &msg, MSG_NOSIGNAL) != (ssize_t)bytes && errno != EPIPE)
 		abort();
 }
 

@@ -28,12 +28,13 @@ struct fake_opts {
 	int version;               /* in the answer to hello; 0 = 1 */
 	uint16_t abi_major;        /* in the ring's header; 0 = the right one */
 	uint16_t abi_minor;
-	unsigned n_fds;      /* 0 = 5 */
-	const char *refusal; /* attach is answered with an error of this status */
-	bool is_silent;      /* accepts, never answers */
-	bool want_pieces;    /* replies come in single bytes */
-	bool want_garbage;   /* the reply to hello is no JSON */
-	bool want_bad_slots; /* the header places the slots outside */
+	unsigned n_fds;          /* 0 = 5 */
+	const char *refusal;     /* attach is answered with an error of this status */
+	bool is_silent;          /* accepts, never answers */
+	unsigned attach_delay_s; /* how long the arenas take */
+	bool want_pieces;        /* replies come in single bytes */
+	bool want_garbage;       /* the reply to hello is no JSON */
+	bool want_bad_slots;     /* the header places the slots outside */
 };
 
 struct fake_object {

@@ -118,6 +118,23 @@ Test(client_attach, gives_up_on_a_silent_daemon)
 	fake_stop(f);
 }
 
+/* A daemon that answered is alive; large arenas take their time. A time-out that was asked for holds. */
+Test(client_attach, waits_longer_for_memory_than_for_an_answer)
+{
+	struct fake *f = fake_start(&(struct fake_opts){.attach_delay_s = 6});
+	struct ry_attach_opts opts = {.socket_path = f->path, .cause = cause, .cause_bytes = sizeof(cause)};
+	struct ry_client *c;
+
+	cr_assert_eq(ry_attach(&opts, &c), RY_OK, "%s", cause);
+	pthread_join(f->handshake_thread, NULL);
+	ry_detach(c);
+	fake_stop(f);
+	f = fake_start(&(struct fake_opts){.attach_delay_s = 1});
+	opts = (struct ry_attach_opts){.timeout_ns = 100000000};
+	cr_assert_eq(fake_attach(f, &opts, cause, &c), RY_ERR_TIMEOUT);
+	fake_stop(f);
+}
+
 Test(client_attach, says_what_is_wrong_with_the_socket)
 {
 	char long_path[200];
