@@ -12,7 +12,7 @@
 set -euo pipefail
 
 build_packages=(gcc g++ libc6-dev meson ninja-build pkg-config libdpdk-dev libxxhash-dev libjansson-dev libcyaml-dev libyaml-dev libnuma-dev libbsd-dev libibverbs-dev ibverbs-providers)
-test_packages=(libcriterion-dev python3 jq iperf3 ucx-utils valgrind clang libclang-rt-14-dev clang-format gcovr iproute2 procps util-linux spin
+test_packages=(libcriterion-dev python3 jq iperf3 ucx-utils valgrind clang libclang-rt-14-dev clang-format gcovr iproute2 procps util-linux spin systemd
 	qemu-system-x86 busybox-static cpio kmod nftables rdma-core ibverbs-utils rdmacm-utils perftest groff-base)
 
 main() {

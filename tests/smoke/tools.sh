@@ -21,8 +21,8 @@ else
 	skip "the systemd unit is valid" "no systemd-analyze here"
 fi
 
-is_attached() {
-	[ "$(status_json rd .clients.attached)" = 1 ]
+attached_are() {
+	[ "$(status_json rd .clients.attached)" = "$1" ]
 }
 
 store_lines=() reader_lines=() # all defaults
@@ -60,19 +60,21 @@ check_status 1 "a store that is stopped answers no look-up" ry get k --deadline 
 cp "$tmp/check.out" "$tmp/words"
 check "and is named" grep -qF 'TIMEOUT: look-up: st did not answer' "$tmp/words"
 kill -CONT "${daemon_pid[st]}"
+check "it goes on, and its pairs are up again" await_daemon rd 2
 # A put that waits for its input holds the arenas of one client, and there is room for one and a little more.
 mkfifo "$tmp/hold"
 ry limits --registered 520MiB >/dev/null
+check "who gave up has left" wait_for 20 attached_are 0
 ry put held - <"$tmp/hold" >"$tmp/held.out" 2>&1 &
 held=$!
 exec 9>"$tmp/hold"
-check "a put holds its arenas" wait_for 20 is_attached
+check "a put holds its arenas" wait_for 20 attached_are 1
 check "stat fits beside it: it takes small arenas" ry stat k
 check "ls fits beside it" ry ls
 check_status 1 "get does not" ry get k "$tmp/out"
 check "rm fits beside it" ry rm k
 exec 9>&-
-check "the put ends" wait $held
+check "the put ends" wait $held || cat "$tmp/held.out"
 check_status 2 "an unknown command is a usage error" ry nonsense
 check_status 2 "a missing argument is a usage error" ry put
 check_status 3 "no daemon at the socket" "$RAILYARD" --socket "$tmp/none.sock" status
