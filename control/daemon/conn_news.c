@@ -14,7 +14,7 @@
 
 #define AGAIN_NS 60000000000ull
 #define BURST 2u      /* losses told at once; then one for each AGAIN_NS */
-#define RAIL_BURST 4u /* the same for the link of a rail */
+#define RAIL_BURST 8u /* the same for the link of a rail, of which device and netdev tell both: twice down and up */
 /*
  * However many make trouble: of each share at most 50 lines in the first minute, 30 in each that follows. That is the
  * limit of these lines: the log's own, per call site, would drop the loss of a store behind those of strangers.

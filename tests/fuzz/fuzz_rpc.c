@@ -30,6 +30,7 @@ static void clean_up(void);
 static struct config config;
 static struct rail_counters rail_counters_of[2];
 static struct control_counters counters;
+static struct conn_counters conn_counters_all;
 static struct api_rail rails[2];
 static struct region_set regions;
 static struct waker api_waker, control_waker, work_waker;
@@ -142,6 +143,7 @@ static void set_up(void)
 		.rails = rails,
 		.regions = &regions,
 		.counters = &counters,
+		.conn_counters = &conn_counters_all,
 		.journal = &journal,
 		.recorder = &recorder,
 		.pair_info = fake_pairs,

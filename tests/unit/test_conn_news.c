@@ -194,7 +194,7 @@ static void last_word(void)
 Test(conn_news, a_loose_cable_is_told_of_now_and_then_and_the_last_line_is_true)
 {
 	lines_of(loose_cable);
-	cr_expect(n_told >= 8 && n_told <= 10, "%u", n_told);
+	cr_expect(n_told >= 12 && n_told <= 14, "%u", n_told);
 	c->now_ns += 5 * SECOND;
 	cr_expect_eq(lines_of(last_word), 1, "%s", said);
 	cr_expect_not_null(strstr(said, "eth0 is up again ("), "%s", said);
