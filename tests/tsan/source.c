@@ -9,19 +9,21 @@
 #include "store/source.h"
 #include "tap.h"
 
-#define N_ROUNDS 3000u
+#define N_ROUNDS 10000u
 #define N_SLOTS 4u
+#define HOLD_TURNS 20u
 
 static struct source_table *table;
 static uint64_t memory[N_SLOTS][16]; /* all words = generation of the source that owns it */
 static uint64_t want;                /* handle to pin */
 static uint64_t generation;
 static uint32_t stop;
+static uint32_t n_retired; /* control's; tells rails when a pin is waited for, and orders nothing */
 static uint64_t n_pins[2], n_refused[2], n_torn[2]; /* each its rail's */
 
 static void look(uint16_t rail, uint64_t handle, uint64_t gen, bool is_start)
 {
-	uint32_t status = 0;
+	uint32_t status = 0, seen = __atomic_load_n(&n_retired, __ATOMIC_RELAXED);
 	struct source *s = source_pin(table, handle, gen, rail, 0, &status, is_start);
 	const uint64_t *words;
 
@@ -29,9 +31,13 @@ static void look(uint16_t rail, uint64_t handle, uint64_t gen, bool is_start)
 		n_refused[rail]++;
 		return;
 	}
-	sched_yield(); /* control may retire it now; the report then ends the grace period, */
+	/* Control retires it now; the reports end the grace period, and only the pin holds control off. */
+	for (unsigned i = 0; i < HOLD_TURNS && __atomic_load_n(&n_retired, __ATOMIC_RELAXED) == seen; i++) {
+		rte_rcu_qsbr_quiescent(table->qsbr, rail);
+		sched_yield();
+	}
 	rte_rcu_qsbr_quiescent(table->qsbr, rail);
-	sched_yield(); /* and only the pin holds control off */
+	sched_yield();
 	words = (const uint64_t *)(const void *)s->base;
 	for (int i = 0; i < 16; i++)
 		n_torn[rail] += words[i] != gen;
@@ -82,6 +88,7 @@ static void retire(struct source *s)
 	source_linger(s);
 	sched_yield();
 	token = source_retire(table, s);
+	__atomic_fetch_add(&n_retired, 1, __ATOMIC_RELAXED);
 	while (!source_is_quiet(table, s, token)) {
 		tap_need(clock_ns() < until_ns, "a source becomes quiet");
 		sched_yield();
