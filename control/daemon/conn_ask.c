@@ -62,7 +62,7 @@ void dials_settle(struct conn *c)
 	c->n_waiting = n_kept;
 }
 
-/* Done with the first pair that is up, failed when no attempt is left. Returns whether it was answered. */
+/* Done with the first pair that is up, failed when every rail was tried in vain. Returns whether it was answered. */
 static bool settle_one(struct conn *c, struct dial_event *e)
 {
 	const struct dialler *failed = NULL;

@@ -3,10 +3,9 @@
  * A store that heeds neither CANCEL nor ttl: loaded into a daemon by LD_PRELOAD, it holds back one answer and writes it
  * when the reader has been told that nothing will be written.
  *
- * While the file "hold" is there, the first chain with an RDMA WRITE is kept: the
- * daemon believes that it was posted. When "cancelled" appears the chain's DONE goes out alone, saying CANCELLED; when
- * "write" appears, the WRITEs. "held", "told" and "written" say how far it is; "refused" that the device then reported
- * a remote access error for that QP.
+ * While the file "hold" is there, the first chain with an RDMA WRITE is kept: the daemon believes that it was posted.
+ * When "cancelled" appears the chain's DONE goes out alone, saying CANCELLED; when "write" appears, the WRITEs. "held",
+ * "told" and "written" say how far it is; "refused" that the device then reported a remote access error for that QP.
  */
 #include "store_shim.h"
 
