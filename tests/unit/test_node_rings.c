@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a client can do to the tables of the control lcore with its ring. */
 #include <criterion/criterion.h>
+#include <stdlib.h>
 
 #include "read/control_priv.h"
 #include "rig.h"
@@ -116,5 +117,39 @@ Test(node_rings, indices_of_the_daemon_are_its_own)
 		}
 	}
 	cr_assert_eq(n_done, n_submitted, "each once");
+	rig_stop(&r);
+}
+
+/* Numbers of leases come round again; an id that was given back before is none of the new lease's. */
+Test(node_rings, an_old_id_releases_no_new_lease)
+{
+	struct ry_cqe cqe, old;
+	uint8_t *data;
+	struct rig r;
+	unsigned n;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	data = rig_object(&r, "k", 1000, 1);
+	old = rig_read(&r, r.client, "k", 0, 1000, 0);
+	cr_assert_eq(old.status, RY_OK);
+	rig_release(&r, r.client, old.lease_id);
+	for (n = 1; n < LEASES_PER_CLIENT; n++) {
+		cqe = rig_read(&r, r.client, "k", 0, 1000, 0);
+		cr_assert_eq(cqe.status, RY_OK);
+		if ((cqe.lease_id & 0xffff) == (old.lease_id & 0xffff))
+			break;
+		rig_release(&r, r.client, cqe.lease_id);
+	}
+	cr_assert(n < LEASES_PER_CLIENT && cqe.lease_id != old.lease_id, "lease %#x, before %#x", cqe.lease_id,
+		old.lease_id);
+	rig_release(&r, r.client, old.lease_id);
+	rig_run(&r, 10 * RIG_STEP_NS);
+	cr_assert_eq(stat_get(&r.node->control->counters->leases), 1, "the new lease is still held");
+	rig_release(&r, r.client, cqe.lease_id);
+	rig_run(&r, 10 * RIG_STEP_NS);
+	cr_assert_eq(stat_get(&r.node->control->counters->leases), 0);
+	cr_assert(rig_settle(&r));
+	free(data);
 	rig_stop(&r);
 }
