@@ -181,14 +181,17 @@ void ry_lease_release(struct ry_client *c, struct ry_lease *lease)
 	ryc_push_late(c, RY_OP_RELEASE, id);
 }
 
-void ry_lease_copy(const struct ry_lease *lease, void *buffer)
+enum ry_status ry_lease_copy(const struct ry_lease *lease, void *buffer)
 {
 	uint8_t *to = buffer;
 
+	if (!lease || (!buffer && lease->bytes > 0))
+		return RY_ERR_INVALID;
 	for (uint32_t i = 0; i < lease->n_spans; i++) {
 		memcpy(to, lease->spans[i].data, lease->spans[i].bytes);
 		to += lease->spans[i].bytes;
 	}
+	return RY_OK;
 }
 
 enum ry_status ryc_op_wait(struct ry_client *c, struct ryc_op *op)

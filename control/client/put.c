@@ -106,7 +106,7 @@ enum ry_status ry_put_open(
 		free(p);
 		return ryc_fail(c, status ? status : RY_ERR_LIMIT, "put: no memory or no random numbers");
 	}
-	p->size_bytes = opts->size_bytes;
+	p->size_bytes = opts->size_bytes ? opts->size_bytes : RY_SIZE_UNKNOWN;
 	p->ttl_ns = opts->ttl_ns;
 	p->deadline_ns = opts->deadline_ns;
 	p->flags = opts->flags;

@@ -83,7 +83,7 @@ enum ry_status ry_read_copy(struct ry_client *c, const void *key, uint16_t key_b
 		ry_lease_release(c, &done.lease);
 		return too_small(c, done.lease.bytes, buffer_bytes, bytes);
 	}
-	ry_lease_copy(&done.lease, buffer);
+	(void)ry_lease_copy(&done.lease, buffer);
 	ry_lease_release(c, &done.lease);
 	*bytes = done.lease.bytes;
 	give_result(&done, result);

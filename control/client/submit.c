@@ -140,6 +140,9 @@ enum ry_status ryc_flags_check(struct ry_client *c, uint32_t flags, uint32_t all
 	if (flags & ~allowed)
 		return ryc_fail(
 			c, RY_ERR_INVALID, "flags 0x%x: this operation does not take 0x%x", flags, flags & ~allowed);
+	if ((flags & RY_F_FAILOVER) && (flags & RY_F_FAIL))
+		return ryc_fail(
+			c, RY_ERR_INVALID, "flags 0x%x: RY_F_FAILOVER and RY_F_FAIL contradict each other", flags);
 	return RY_OK;
 }
 

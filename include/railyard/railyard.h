@@ -19,6 +19,10 @@
  * belong to the operation), RY_ERR_DETACHED (the daemon is gone, or this is a forked child), RY_ERR_LIMIT (too many
  * operations in flight, or no memory) and RY_ERR_PROTOCOL (the daemon broke the ring's rules; the client is of no more
  * use).
+ * - NULL: a function that returns enum ry_status answers a client, put, key or output argument that is NULL with
+ * RY_ERR_INVALID, unless its text allows it; with no client there is no cause. Of the others ry_submit and ry_reap
+ * return 0, ry_event_fd -1, ry_event_arm false, ry_last_cause "", and those without a result do nothing. Data may be
+ * NULL where there are 0 bytes of it. Options that are zeroed are defaults, except that a read's length must be said.
  * - Death of the daemon: every operation in flight completes with RY_ERR_DETACHED; leases stay readable until
  * ry_detach.
  */
@@ -120,8 +124,9 @@ struct ry_lease {
  * that a second release of the same struct does nothing. */
 void ry_lease_release(struct ry_client *client, struct ry_lease *lease);
 
-/* Copies the whole lease to `buffer`, which must have room for lease->bytes. */
-void ry_lease_copy(const struct ry_lease *lease, void *buffer);
+/* Copies the whole lease to `buffer`, which must have room for lease->bytes. RY_ERR_INVALID, without a cause: one of
+ * them is NULL. */
+enum ry_status ry_lease_copy(const struct ry_lease *lease, void *buffer);
 
 /* ------------------------------------------------ submit and complete ------------------------------------------------
  */
@@ -213,7 +218,7 @@ struct ry_read_opts {
 	uint64_t length;      /* bytes, at least 1 and inside the object (else RY_ERR_INVALID), or RY_TO_END */
 	uint64_t generation;  /* 0 = the current one, else fail with RY_ERR_STALE_GENERATION unless it is this one */
 	uint64_t deadline_ns; /* ry_stream_read: of each batch */
-	uint32_t flags;       /* RY_F_ALLOW_UNVERIFIED, RY_F_ONE_RAIL, RY_F_FAILOVER or RY_F_FAIL */
+	uint32_t flags;       /* RY_F_ALLOW_UNVERIFIED, RY_F_ONE_RAIL, one of RY_F_FAILOVER and RY_F_FAIL */
 	uint32_t reserved;
 };
 
@@ -262,7 +267,8 @@ struct ry_put_opts {
 			     With another key or size it is refused: RY_ERR_INVALID */
 	uint64_t ttl_ns;    /* 0 = no expiry */
 	uint64_t deadline_ns;  /* ry_put: of the whole call. ry_put_open: of each part */
-	uint64_t size_bytes;   /* ry_put_open: RY_SIZE_UNKNOWN, or how many bytes will be written. ry_put ignores it */
+	uint64_t size_bytes;   /* ry_put_open: how many bytes will be written; 0 or RY_SIZE_UNKNOWN = not known yet.
+				  ry_put ignores it */
 	uint32_t stripe_bytes; /* 0 = RY_STRIPE_DEFAULT_BYTES, or what size and put arena need instead */
 	uint32_t flags;        /* RY_F_IF_ABSENT */
 };

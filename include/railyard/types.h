@@ -35,7 +35,8 @@ enum ry_op_flags {
 	RY_F_PUT_COMMIT = 1u << 3,       /* put: last part; publish when every part is verified */
 	RY_F_ONE_RAIL = 1u << 4,         /* read: use one rail only (the baseline of a comparison) */
 	RY_F_FAILOVER = 1u << 5,         /* read: what a failed rail leaves undone goes out again over other rails */
-	RY_F_FAIL = 1u << 6,             /* read: fail as a whole when a rail fails, whatever the node's default is */
+	RY_F_FAIL = 1u << 6,             /* read: fail as a whole when a rail fails, whatever the node's default is; not
+					    together with RY_F_FAILOVER */
 };
 
 /* Who is to blame for most of a read's time. Numbers are fixed. */

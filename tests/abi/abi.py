@@ -113,6 +113,11 @@ def current(library):
     return lines
 
 
+def gives_result(line):
+    """A prototype of a function without a result, as it would read with a status: nobody who is linked looks at it."""
+    return line.replace("railyard.h prototype void ry_", "railyard.h prototype enum ry_status ry_")
+
+
 def version(lines):
     """(ring major, ring minor, soname)."""
     value = lambda pattern: next((m.group(1) for m in (re.search(pattern, line) for line in lines) if m), "0")
@@ -130,7 +135,7 @@ def compare(before, now):
     advice = []
     if any(line.startswith(SHARED) for line in gone) and is_[0] == was[0]:
         advice.append("raise RY_RING_ABI_MAJOR in include/railyard/ring.h: an older library would misread the daemon's memory")
-    if any(not line.startswith(SHARED) for line in gone) and is_[2] == was[2]:
+    if any(not line.startswith(SHARED) and gives_result(line) not in new for line in gone) and is_[2] == was[2]:
         advice.append("raise soversion in control/client/meson.build: programs that are linked already would break")
     if not gone and any(line.startswith(SHARED) for line in new) and is_[:2] == was[:2]:
         advice.append("raise RY_RING_ABI_MINOR in include/railyard/ring.h: the older side must be able to tell")
@@ -175,7 +180,7 @@ def record(library):
 def self_test():
     base = ["ring.h constant RY_RING_ABI_MAJOR 1", "ring.h constant RY_RING_ABI_MINOR 0", "library soname librailyard.so.0",
             "ring.h field ry_sqe.op offset 8 size 1 uint8_t op", "railyard.h field ry_put_opts.flags offset 44 size 4 uint32_t flags",
-            "library symbol ry_put RAILYARD_0", "status.h enum ry_status RY_STATUS_MAX_ 24"]
+            "library symbol ry_put RAILYARD_0", "railyard.h prototype void ry_end(int n)", "status.h enum ry_status RY_STATUS_MAX_ 24"]
 
     def changed(old, new):
         return [line.replace(old, new) for line in base]
@@ -184,6 +189,8 @@ def self_test():
         ("nothing changed", base, 0, 0, ""),
         ("a moved field of the shared memory", changed("offset 8", "offset 9"), 1, 1, "RY_RING_ABI_MAJOR"),
         ("a grown option of the library", changed("offset 44 size 4", "offset 48 size 8"), 1, 1, "soversion"),
+        ("a function that has a result now", changed("prototype void ry_end", "prototype enum ry_status ry_end"), 1, 1, ""),
+        ("a function that has another argument, too", changed("prototype void ry_end(int", "prototype enum ry_status ry_end(long"), 1, 1, "soversion"),
         ("a symbol that is gone", [line for line in base if "symbol" not in line], 1, 0, "soversion"),
         ("a new symbol", base + ["library symbol ry_new RAILYARD_1"], 0, 1, ""),
         ("a new operation", base + ["ring.h enum ry_op RY_OP_NEW 9"], 0, 1, "RY_RING_ABI_MINOR"),

@@ -295,6 +295,25 @@ Test(client_put, the_announced_size_is_kept)
 	stop();
 }
 
+/* Options are zero-initialised, then what matters is set; a size need not. */
+Test(client_put, a_size_of_0_announces_nothing)
+{
+	struct ry_put_opts opts = {.ttl_ns = 1};
+	struct ry_put_result result;
+	struct ry_put *put;
+
+	f = fake_start(NULL);
+	start(100);
+	cr_assert_eq(ry_put_open(c, "k", 1, &opts, &put), RY_OK);
+	cr_assert_eq(ry_put_write(put, data, 100), RY_OK, "%s", ry_last_cause(c));
+	cr_assert_eq(ry_put_close(put, true, &result), RY_OK, "%s", ry_last_cause(c));
+	cr_assert_eq(fake_find(f, "k", 1)->bytes, 100);
+	cr_assert_eq(ry_put_open(c, "empty", 5, &opts, &put), RY_OK);
+	cr_assert_eq(ry_put_close(put, true, &result), RY_OK, "%s", ry_last_cause(c));
+	cr_assert_eq(fake_find(f, "empty", 5)->bytes, 0);
+	stop();
+}
+
 Test(client_put, a_failed_part_fails_the_put_and_frees_its_memory)
 {
 	struct ry_put_opts opts = {.stripe_bytes = STRIPE};
