@@ -282,6 +282,8 @@ void meta_send(struct control *c, struct op *op);
 unsigned meta_pump(struct control *c);
 /* One message from conn. */
 unsigned meta_take(struct control *c);
+/* What a store did that the protocol forbids, as a cause that names it, in `text`; returns that. */
+const char *meta_blame(const struct control *c, uint16_t store, const char *what, char text[RY_CAUSE_MAX_BYTES]);
 void meta_reply(struct control *c, struct meta_buf *b, uint32_t len_bytes);
 void meta_drop(struct control *c, struct meta_buf *b);
 /* LIST: one store after the other. */

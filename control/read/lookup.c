@@ -219,6 +219,7 @@ void lookup_carrier_gone(struct control *c, struct desc *d)
 void lookup_reply(struct control *c, struct op *op, const struct wire_lookup_reply *m)
 {
 	struct desc *d = op->desc;
+	char text[RY_CAUSE_MAX_BYTES];
 
 	if (m->h.status != RY_OK) {
 		lookup_failed(c, d, m->h.status, NULL);
@@ -239,7 +240,8 @@ void lookup_reply(struct control *c, struct op *op, const struct wire_lookup_rep
 			return;
 	} else if (m->first_stripe != d->n_fetched || m->n_checksums > d->stripe_count - d->n_fetched ||
 		   !m->n_checksums) {
-		lookup_failed(c, d, RY_ERR_PROTOCOL, "the store's pages of checksums do not follow each other");
+		lookup_failed(c, d, RY_ERR_PROTOCOL,
+			meta_blame(c, d->peer_idx, "sent pages of checksums that do not follow each other", text));
 		return;
 	}
 	if (d->has_checksums && m->n_checksums) { /* an empty object has no table */

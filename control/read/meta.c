@@ -208,16 +208,21 @@ static void answered(struct control *c, struct op *op, const struct wire_meta *h
 	};
 	uint32_t status = h->type == WIRE_META_ERROR && !h->status ? RY_ERR_PROTOCOL : h->status;
 	const char *cause = NULL;
+	char text[RY_CAUSE_MAX_BYTES];
 
-	if (h->type != WIRE_META_ERROR && h->type != want[op->kind])
+	if (h->type != WIRE_META_ERROR && h->type != want[op->kind]) {
 		status = RY_ERR_PROTOCOL;
+		cause = meta_blame(c, op->peer_idx, "answered another request than was sent", text);
+	} else if (status == RY_ERR_PROTOCOL) {
+		cause = meta_blame(c, op->peer_idx, "did not understand the request", text);
+	}
 	/* The status's own words are about reads. */
 	if (op->kind == RY_OP_DELETE && status == RY_ERR_STALE_GENERATION)
 		cause = "the object has another generation than the one to delete: look it up, and name that one or "
 			"none";
 	if (h->type != want[op->kind]) {
 		if (op->kind == RY_OP_PUT)
-			put_finish(c, op, status, NULL);
+			put_finish(c, op, status, cause);
 		else
 			op_fail(c, op, status, RY_RAIL_NONE, cause);
 		return;
@@ -233,6 +238,13 @@ static void answered(struct control *c, struct op *op, const struct wire_meta *h
 	} else {
 		put_reply(c, op, (const struct wire_put_done *)h);
 	}
+}
+
+const char *meta_blame(const struct control *c, uint16_t store, const char *what, char text[RY_CAUSE_MAX_BYTES])
+{
+	snprintf(text, RY_CAUSE_MAX_BYTES, "store %s %s: compare `railyard version` of both nodes",
+		store < c->config->n_stores ? c->config->stores[store].name : "?", what);
+	return text;
 }
 
 /* ---- LIST: the stores one after the other; the cursor's top 16 bits name the store ---- */
@@ -256,13 +268,15 @@ static void list_reply(struct control *c, struct op *op, const struct wire_list_
 {
 	struct ry_cqe cqe = {.rail_idx = RY_RAIL_NONE, .bytes = m->n_entries};
 	struct client_state *cs = op->cs;
+	char text[RY_CAUSE_MAX_BYTES];
 
 	if (m->h.status != RY_OK) {
 		op_fail(c, op, m->h.status, RY_RAIL_NONE, NULL);
 		return;
 	}
 	if (m->cursor >> CURSOR_STORE_SHIFT) { /* it would name another store */
-		op_fail(c, op, RY_ERR_PROTOCOL, RY_RAIL_NONE, "the store's list cursor is out of bounds");
+		op_fail(c, op, RY_ERR_PROTOCOL, RY_RAIL_NONE,
+			meta_blame(c, op->peer_idx, "sent a list cursor that is out of bounds", text));
 		return;
 	}
 	if (m->cursor)

@@ -147,8 +147,8 @@ struct ry_request {
 	uint64_t deadline_ns;
 	uint64_t offset; /* READ: first byte. PUT: of this part in the object, a multiple of the stripe. LIST: cursor, 0
 			    = from the start */
-	uint64_t length; /* READ: bytes, at least 1, or RY_TO_END. PUT: bytes of this part. LIST: most entries to return
-			  */
+	uint64_t length; /* READ: bytes, at least 1, or RY_TO_END. PUT: bytes of this part. LIST: most entries, 0 = as
+			    many as a page holds; a page may have fewer, go on at its cursor */
 	uint64_t generation; /* READ: 0, or fail with RY_ERR_STALE_GENERATION when it has another. DELETE: 0 = any */
 	const void *data;    /* PUT: copied to the put arena and hashed before ry_submit returns */
 	uint64_t put_id[2];  /* PUT: from ry_put_id_make, never for another object; both 0 = the library chooses, for a

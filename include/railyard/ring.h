@@ -67,7 +67,8 @@ enum ry_op {
 	RY_OP_READ = 2,     /* key, offset, length -> lease */
 	RY_OP_PUT = 3,      /* key, put id, one part in the put arena */
 	RY_OP_DELETE = 4,   /* key, generation (0 = any) */
-	RY_OP_LIST = 5,     /* prefix in the slot's key, cursor in `offset` -> lease of packed struct ry_list_entry */
+	RY_OP_LIST = 5,     /* prefix in the slot's key, cursor in `offset` -> lease of packed struct ry_list_entry;
+			       `length` 0 = as many as a page holds */
 	RY_OP_CANCEL = 6,   /* arg = ticket of the operation to cancel; has no completion of its own */
 	RY_OP_RELEASE = 7,  /* arg = lease id; has no completion */
 	RY_OP_PUT_QUERY = 8 /* key, put id -> outcome of that put */

@@ -142,6 +142,41 @@ Test(node_hostile, the_first_page_again_and_again)
 	ends_after_a_while(false, 0);
 }
 
+/* The text names the store, and says nothing of a connection, which stays. */
+static void expect_blame(const struct ry_cqe *cqe, const char *what)
+{
+	const char *cause = rig_slot(r.client, cqe)->cause;
+	char start[128];
+
+	snprintf(start, sizeof(start), "store %s %s", r.config.stores[0].name, what);
+	cr_expect_eq(strncmp(cause, start, strlen(start)), 0, "'%s'", cause);
+	cr_expect_null(strstr(cause, "connection"), "'%s'", cause);
+}
+
+/* Of a look-up, of a put and of a query alike. */
+Test(node_hostile, a_store_that_understands_nothing)
+{
+	static const uint8_t kinds[] = {RY_OP_LOOKUP, RY_OP_DELETE, RY_OP_PUT_QUERY, RY_OP_LIST};
+	alignas(8) uint8_t buf[sizeof(struct wire_meta)];
+	struct ry_cqe cqe;
+	uint64_t ticket;
+	struct op *op;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	for (unsigned i = 0; i < sizeof(kinds); i++) {
+		op = ask(kinds[i], "k", &ticket);
+		forge(op->pair_idx, buf,
+			wire_enc_fixed(buf, WIRE_META_ERROR, sizeof(buf), op_request_id(r.node->control, op),
+				RY_ERR_PROTOCOL));
+		cqe = rig_wait(&r, r.client, ticket);
+		cr_assert_eq(cqe.status, RY_ERR_PROTOCOL, "%u: %u", kinds[i], cqe.status);
+		expect_blame(&cqe, "did not understand the request");
+	}
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
 Test(node_hostile, answers_of_another_kind)
 {
 	alignas(8) uint8_t buf[256];
@@ -157,6 +192,7 @@ Test(node_hostile, answers_of_another_kind)
 			op_request_id(r.node->control, op), RY_OK));
 	cqe = rig_wait(&r, r.client, ticket);
 	cr_assert_eq(cqe.status, RY_ERR_PROTOCOL, "%u", cqe.status);
+	expect_blame(&cqe, "answered another request than was sent");
 	cr_assert(rig_settle(&r));
 	rig_stop(&r);
 }
@@ -166,6 +202,7 @@ Test(node_hostile, a_list_cursor_out_of_bounds)
 {
 	alignas(8) uint8_t buf[256];
 	struct wire_list_reply *m = (void *)buf;
+	struct ry_cqe cqe;
 	uint64_t ticket;
 	struct op *op;
 
@@ -175,7 +212,9 @@ Test(node_hostile, a_list_cursor_out_of_bounds)
 	wire_enc_fixed(buf, WIRE_META_LIST_REPLY, sizeof(*m), op_request_id(r.node->control, op), RY_OK);
 	m->cursor = 1ull << 48;
 	forge(op->pair_idx, buf, sizeof(*m));
-	cr_assert_eq(rig_wait(&r, r.client, ticket).status, RY_ERR_PROTOCOL);
+	cqe = rig_wait(&r, r.client, ticket);
+	cr_assert_eq(cqe.status, RY_ERR_PROTOCOL);
+	expect_blame(&cqe, "sent a list cursor that is out of bounds");
 	cr_assert(rig_settle(&r));
 	rig_stop(&r);
 }

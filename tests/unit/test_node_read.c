@@ -63,3 +63,42 @@ Test(node_read, exact_over_8_rails)
 {
 	roundtrip(8, sizes, N_SIZES);
 }
+
+static uint64_t n_listed(struct rig *r, uint64_t length, uint64_t *cursor)
+{
+	struct ry_sqe sqe = {.op = RY_OP_LIST, .length = length, .offset = *cursor};
+	struct ry_cqe cqe = rig_wait(r, r->client, rig_submit(r, r->client, sqe, NULL, 0));
+
+	cr_assert_eq(cqe.status, RY_OK, "%u: %s", cqe.status, rig_slot(r->client, &cqe)->cause);
+	if (cqe.lease_id)
+		rig_release(r, r->client, cqe.lease_id);
+	*cursor = cqe.cursor;
+	return cqe.bytes;
+}
+
+/* No limit: what a page holds. */
+Test(node_read, a_list_of_length_0_is_a_page)
+{
+	uint64_t cursor = 0, n = 0;
+	char key[600];
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	memset(key, 'k', sizeof(key));
+	for (unsigned i = 0; i < 200; i++) {
+		key[snprintf(key, sizeof(key), "%04u", i)] = 'k';
+		key[599] = '\0';
+		cr_assert_eq(rig_put(&r, r.client, key, (const uint8_t *)key, 1, RIG_STRIPE_BYTES, 0).status, RY_OK);
+	}
+	cr_assert_eq(n_listed(&r, 3, &cursor), 3);
+	cr_assert_neq(cursor, 0);
+	cursor = 0;
+	n = n_listed(&r, 0, &cursor);
+	cr_assert(n > 3 && n < 200 && cursor != 0, "%u of 200", (unsigned)n);
+	while (cursor)
+		n += n_listed(&r, 0, &cursor);
+	cr_assert_eq(n, 200, "%u", (unsigned)n);
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
