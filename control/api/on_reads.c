@@ -56,6 +56,7 @@ static json_t *describe(const struct api *api, uint64_t number, const struct rec
 			   (json_int_t)rec->commit_ns, "storage_ns", (json_int_t)rec->storage_ns, "store_queue_ns",
 			   (json_int_t)rec->store_queue_ns, "verified", (int)rec->is_verified, "failover",
 			   (int)rec->is_failover, "one_rail", (int)rec->is_one_rail, "rails", rails_of(c, rec)));
+	json_object_set_new(o, "lookup", json_boolean(rec->is_lookup));
 	json_object_set_new(o, "bad_rail", json_string(rec->bad_rail < c->n_rails ? c->rails[rec->bad_rail].name : ""));
 	json_object_set_new(o, "cause", json_string(rec->status ? rec->cause : "") ?: json_string(""));
 	return o;

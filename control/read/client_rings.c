@@ -7,6 +7,7 @@
 
 static unsigned take_client(struct control *c, struct client_state *cs);
 static bool has_completion_room(const struct client_state *cs);
+static bool is_failed_lookup(const struct op *op);
 static void fill_slot(struct control *c, const struct op *op, const struct ry_read_stats *st, struct ry_slot *slot);
 static void finish_detach(struct control *c, struct client_state *cs);
 
@@ -80,7 +81,7 @@ void rings_complete(struct control *c, struct op *op, const struct xfer *x, cons
 	cqe.op = op->kind;
 	cqe.slot = op->slot;
 	cqe.done_ns = c->now_ns;
-	if (op->kind == RY_OP_READ) {
+	if (op->kind == RY_OP_READ || is_failed_lookup(op)) {
 		commit_stats(c, op, x, &st);
 		commit_record(c, op, &cqe, x, &st);
 	}
@@ -98,6 +99,13 @@ void rings_complete(struct control *c, struct op *op, const struct xfer *x, cons
 	op->seq++;
 	op->state = OP_FREE;
 	TAILQ_INSERT_HEAD(&c->free_ops, op, link);
+}
+
+/* Who looks a key up before it reads never comes to the read. A key that is not there is an answer: caches ask for
+ * many such, and would fill the recorder with them. */
+static bool is_failed_lookup(const struct op *op)
+{
+	return op->kind == RY_OP_LOOKUP && op->status != RY_OK && op->status != RY_ERR_NOT_FOUND;
 }
 
 static void fill_slot(struct control *c, const struct op *op, const struct ry_read_stats *st, struct ry_slot *slot)

@@ -130,6 +130,7 @@ void commit_record(const struct control *c, const struct op *op, const struct ry
 	rec.is_verified = cqe->is_verified;
 	rec.is_failover = x && x->is_failover;
 	rec.is_one_rail = op->flags & RY_F_ONE_RAIL ? 1 : 0;
+	rec.is_lookup = op->kind == RY_OP_LOOKUP;
 	memcpy(rec.key, op->key, RTE_MIN(op->key_bytes, RECORDER_KEY_BYTES));
 	for (uint16_t r = 0; x && r < c->n_rails; r++) {
 		if (!x->rails[r].n_segments)

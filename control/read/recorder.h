@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The flight recorder: the last RECORDER_READS reads that ended, well or not, and where their time went.
+ * The flight recorder: the last RECORDER_READS reads that ended, well or not, and where their time went; look-ups that
+ * failed among them, except those whose key was not there.
  *
  * One writer, the control lcore, which never waits and never allocates; any number of readers (the api thread), each of
  * which may find that a record was overwritten while it looked, and goes on to the next. Records are numbered from 0
@@ -23,8 +24,8 @@ extern "C" {
 #define RECORDER_KEY_BYTES 48u
 #define RECORD_STORE_NONE 0xffffu
 
-/* One read. Times are CLOCK_MONOTONIC; the spans have the meaning of struct ry_read_stats. A whole number of 8-byte
- * words. */
+/* One read, or one look-up that failed. Times are CLOCK_MONOTONIC; the spans have the meaning of struct ry_read_stats.
+ * A whole number of 8-byte words. */
 struct record {
 	uint64_t started_ns;  /* its submit was seen */
 	uint64_t finished_ns; /* its completion was published */
@@ -52,7 +53,7 @@ struct record {
 	uint8_t is_verified;
 	uint8_t is_failover;
 	uint8_t is_one_rail;
-	uint8_t reserved0;
+	uint8_t is_lookup;             /* a look-up that failed; nothing was to be read */
 	uint16_t class_share_permille; /* of the read's span that class_own stands for */
 	uint8_t reserved[2];
 	uint8_t key[RECORDER_KEY_BYTES];

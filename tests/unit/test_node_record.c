@@ -122,6 +122,38 @@ Test(node_record, a_read_that_finds_nothing)
 	rig_stop(&r);
 }
 
+/* `railyard get` looks the key up before it reads it. A key that is not there is an answer, and no failure. */
+Test(node_record, a_look_up_that_fails)
+{
+	struct ry_sqe sqe = {.op = RY_OP_LOOKUP};
+	struct record rec;
+	uint64_t ticket;
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	free(rig_object(&r, "some key", MIB, 1));
+	cr_assert_eq(rig_wait(&r, r.client, rig_submit(&r, r.client, sqe, "some key", 8)).status, RY_OK);
+	cr_assert_eq(rig_wait(&r, r.client, rig_submit(&r, r.client, sqe, "absent", 6)).status, RY_ERR_NOT_FOUND);
+	cr_assert_eq(recorder_written(&r.node->recorder), 0u, "both are answers");
+	/* Nobody answers before the deadline: conn does not run. */
+	sqe.deadline_ns = r.now_ns + MS;
+	ticket = rig_submit(&r, r.client, sqe, "some key", 8);
+	control_poll(r.node->control, r.now_ns);
+	r.now_ns += 2 * MS;
+	control_poll(r.node->control, r.now_ns);
+	cr_assert_eq(rig_wait(&r, r.client, ticket).status, RY_ERR_TIMEOUT);
+	cr_assert_eq(recorder_written(&r.node->recorder), 1u);
+	rec = last(&r);
+	cr_assert(rec.status == RY_ERR_TIMEOUT && rec.is_lookup && rec.bytes == 0 && rec.rail_mask == 0);
+	cr_assert_arr_eq(rec.key, "some key", 8);
+	cr_assert(strstr(rec.cause, "before the deadline"), "%s", rec.cause);
+	rig_read(&r, r.client, "some key", 0, MIB, 0);
+	rec = last(&r);
+	cr_assert(!rec.is_lookup);
+	rig_stop(&r);
+}
+
 /* No byte of somebody else's key, and none from behind the table. */
 Test(node_record, a_key_that_is_none)
 {
