@@ -32,8 +32,10 @@ int api_create(const struct api_deps *deps, char *message, uint32_t message_byte
 	struct api *api = calloc(1, sizeof(*api));
 	int rc;
 
-	if (!api)
+	if (!api) {
+		snprintf(message, message_bytes, "api: out of memory");
 		return -ENOMEM;
+	}
 	api->deps = *deps;
 	if (!api->deps.stall_ns)
 		api->deps.stall_ns = STALL_NS;
@@ -47,6 +49,8 @@ int api_create(const struct api_deps *deps, char *message, uint32_t message_byte
 	api->pair_logs = calloc(LOGS_MAX, sizeof(*api->pair_logs));
 	api->faults = calloc(deps->config->n_rails, sizeof(*api->faults));
 	if (!api->sessions || !api->pair_logs || !api->faults) {
+		snprintf(message, message_bytes, "api: out of memory for %u clients%s", deps->config->max_clients,
+			deps->config->is_reader ? "; lower reader.max_clients" : "");
 		rc = -ENOMEM;
 		goto err_api;
 	}

@@ -331,10 +331,10 @@ static int make_control(struct node *n, struct text *t)
 	deps.probe_region = region_idx(n->probe_region);
 	rc = control_create(&deps, &n->control);
 
-	return rc < 0 ? explain(t, rc,
-				"control: no memory for its tables: %s; lower max_reads or descriptor_cache, or give "
-				"EAL more (-m)",
-				strerror(-rc))
+	return rc < 0 ? explain(t, rc, "control: no memory for its tables: %s; %s", strerror(-rc),
+				n->config->is_reader
+					? "lower reader.max_reads or reader.descriptor_cache, or give EAL more (-m)"
+					: "raise the limits of memory (ulimit -v, a cgroup), or give EAL more (-m)")
 		      : 0;
 }
 
