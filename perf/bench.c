@@ -126,7 +126,7 @@ static int attach(struct bench *b, struct perf_error *err)
 
 	if (status == RY_OK)
 		return 0;
-	snprintf(err->text, sizeof(err->text), "attach: %s: %s", ry_status_name(status), cause);
+	snprintf(err->text, sizeof(err->text), "%s: %s", ry_status_name(status), cause);
 	return -1;
 }
 

@@ -20,7 +20,7 @@
 struct result {
 	struct reads reads;
 	double bytes_per_s;
-	double cpu_s;        /* of the daemons */
+	double cpu_s;        /* of the daemons that were started for it; of others nothing is known */
 	double client_cpu_s; /* of this process */
 	char transport[16];
 	double core_bytes_per_s;
@@ -211,13 +211,14 @@ static int print(const struct perf *p, uint16_t n_rails, const struct result *r)
 
 	if (!p->want_json)
 		return print_text(p, r);
-	o = json_pack("{s:f, s:f, s:f, s:f, s:o, s:f, s:b, s:f, s:s, s:i, s:I, s:I, s:I, s:I}", "bytes_per_s",
+	o = json_pack("{s:f, s:f, s:f, s:f, s:o, s:o, s:b, s:f, s:s, s:i, s:I, s:I, s:I, s:I}", "bytes_per_s",
 		r->bytes_per_s, "p50_us", (double)reads_percentile_ns(&r->reads, 50) / 1e3, "p95_us",
 		(double)reads_percentile_ns(&r->reads, 95) / 1e3, "p99_us",
-		(double)reads_percentile_ns(&r->reads, 99) / 1e3, "rails", rails_json(&r->reads), "cpu_s", r->cpu_s,
-		"verified", r->reads.is_verified, "client_cpu_s", r->client_cpu_s, "transport", r->transport, "n_rails",
-		n_rails, "object_bytes", (json_int_t)p->size_bytes, "stripe_bytes", (json_int_t)p->stripe_bytes,
-		"count", (json_int_t)p->count, "depth", (json_int_t)p->depth);
+		(double)reads_percentile_ns(&r->reads, 99) / 1e3, "rails", rails_json(&r->reads), "cpu_s",
+		p->socket == NULL ? json_real(r->cpu_s) : json_null(), "verified", r->reads.is_verified, "client_cpu_s",
+		r->client_cpu_s, "transport", r->transport, "n_rails", n_rails, "object_bytes",
+		(json_int_t)p->size_bytes, "stripe_bytes", (json_int_t)p->stripe_bytes, "count", (json_int_t)p->count,
+		"depth", (json_int_t)p->depth);
 	add_ratio(o, "core_copy_hash", r->bytes_per_s, r->core_bytes_per_s);
 	add_ratio(o, "iperf3", r->bytes_per_s, r->iperf3_bytes_per_s);
 	add_ratio(o, "ucx_get", r->bytes_per_s, r->ucx_bytes_per_s);
@@ -235,8 +236,10 @@ static int print_text(const struct perf *p, const struct result *r)
 	printf("latency p50 %s, p95 %s, p99 %s\n", units_print_duration(reads_percentile_ns(&r->reads, 50), a),
 		units_print_duration(reads_percentile_ns(&r->reads, 95), b),
 		units_print_duration(reads_percentile_ns(&r->reads, 99), c));
-	printf("CPU time: daemons %.2f s, client %.2f s, in %.2f s\n\n", r->cpu_s, r->client_cpu_s,
-		(double)r->reads.wall_ns / 1e9);
+	printf("CPU time: ");
+	if (p->socket == NULL)
+		printf("daemons %.2f s, ", r->cpu_s);
+	printf("client %.2f s, in %.2f s\n\n", r->client_cpu_s, (double)r->reads.wall_ns / 1e9);
 	printf("rail           bytes  segments       busy\n");
 	for (i = 0; i < r->reads.n_rails; i++)
 		printf("%-8s %11s %9u %10s\n", r->reads.rails[i].name, units_print_bytes(r->reads.rails[i].bytes, a),

@@ -14,6 +14,9 @@ start_pair 2
 "$PERF" read --socket "$(socket_of rd)" --size 8MiB --count 4 --json >"$tmp/own.json"
 check_json "a reader that runs is measured over the rails it has" \
 	'.verified and .transport == "tcp" and .n_rails == 2 and .object_bytes == 8388608 and (.rails | map(.bytes) | add) == 4 * 8388608' "$tmp/own.json"
+check_json "the CPU time of its daemons is not known" '.cpu_s == null and .client_cpu_s > 0' "$tmp/own.json"
+"$PERF" read --socket "$(socket_of rd)" --size 8MiB --count 4 >"$tmp/own.txt"
+check "and not shown as none" grep -qE '^CPU time: client [0-9.]+ s, in' "$tmp/own.txt"
 check "and both of its rails are required" "$PERF" read --socket "$(socket_of rd)" --size 8MiB --count 4 --require-rails 2
 check "what it stored there is gone again" [ "$(ry ls --json | jq length)" -eq 0 ]
 ry rails drain rail1 >/dev/null
