@@ -110,6 +110,8 @@ int cmd_demo(struct cli *c);
 /* CLI_OK, or the exit code after the error was shown. */
 int cli_open_rpc(struct cli *c, struct rpc **out);
 int cli_attach(struct cli *c, uint64_t arena_bytes, struct ry_client **out);
+/* What ry_attach says, without what the sentence around it says already: the call and its socket. */
+const char *cli_attach_cause(const char *cause, const char *socket_path);
 /* Arenas for commands that move no data: nothing that takes time to prefault and register, or a place in the budget
  * that a reader needs. */
 #define CLI_ARENA_SMALL_BYTES (2ull << 20) /* a page of a list and more; a hugepage */

@@ -93,8 +93,19 @@ int cli_attach(struct cli *c, uint64_t arena_bytes, struct ry_client **out)
 	if (status == RY_OK)
 		return CLI_OK;
 	cli_fail(c, status, "cannot attach to %s: %s", opts.socket_path,
-		cause[0] != '\0' ? cause : ry_status_text(status));
+		cause[0] != '\0' ? cli_attach_cause(cause, opts.socket_path) : ry_status_text(status));
 	return is_unreachable(status) ? CLI_NO_DAEMON : CLI_FAILED;
+}
+
+const char *cli_attach_cause(const char *cause, const char *socket_path)
+{
+	static const char call[] = "attach: ";
+	size_t n = strlen(socket_path);
+
+	if (strncmp(cause, call, sizeof(call) - 1) != 0)
+		return cause;
+	cause += sizeof(call) - 1;
+	return strncmp(cause, socket_path, n) == 0 && strncmp(cause + n, ": ", 2) == 0 ? cause + n + 2 : cause;
 }
 
 static bool is_unreachable(enum ry_status status)

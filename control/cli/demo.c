@@ -153,7 +153,7 @@ static bool attach(struct demo *d)
 
 	if (status == RY_OK)
 		return true;
-	return demo_fail(d, status, "cannot attach to the reader: %s", cause);
+	return demo_fail(d, status, "cannot attach to the reader: %s", cli_attach_cause(cause, opts.socket_path));
 }
 
 /* A daemon that died explains more than the call that noticed. */

@@ -28,6 +28,7 @@ static enum ry_status send_line(struct ryc_handshake *h, const char *line);
 static enum ry_status receive_line(struct ryc_handshake *h, char *line);
 static void keep_fds(struct ryc_handshake *h, struct msghdr *msg, bool *is_surplus);
 static enum ry_status parse(struct ryc_handshake *h, const char *line, int id, const char *method, json_t **result);
+static const char *reason(const json_t *error, const char *method);
 static enum ry_status error_status(const json_t *error);
 static enum ry_status wait_for(struct ryc_handshake *h, short events);
 static enum ry_status fail(struct ryc_handshake *h, enum ry_status status, const char *format, ...)
@@ -262,8 +263,7 @@ static enum ry_status parse(struct ryc_handshake *h, const char *line, int id, c
 	if (!json_is_object(reply))
 		status = fail(h, RY_ERR_PROTOCOL, "attach: %s: the reply is no JSON object: %.80s", method, where.text);
 	else if (error && !json_is_null(error))
-		status = fail(h, error_status(error), "%s: %s", method,
-			json_string_value(json_object_get(error, "message")) ?: "refused without a reason");
+		status = fail(h, error_status(error), "attach: %s", reason(error, method));
 	else if (json_integer_value(json_object_get(reply, "id")) != id ||
 		 !json_is_object(json_object_get(reply, "result")))
 		status = fail(h, RY_ERR_PROTOCOL, "attach: %s: the reply has no result", method);
@@ -271,6 +271,15 @@ static enum ry_status parse(struct ryc_handshake *h, const char *line, int id, c
 		*result = json_incref(json_object_get(reply, "result"));
 	json_decref(reply);
 	return status;
+}
+
+/* Without the method in front: it is what the call was doing. */
+static const char *reason(const json_t *error, const char *method)
+{
+	const char *text = json_string_value(json_object_get(error, "message")) ?: "refused without a reason";
+	size_t n = strlen(method);
+
+	return strncmp(text, method, n) == 0 && strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
 }
 
 /* By name in error.data.status, else by number in error.code, else (standard JSON-RPC errors) PROTOCOL. */

@@ -59,6 +59,8 @@ kill -STOP "${daemon_pid[st]}"
 check_status 1 "a store that is stopped answers no look-up" ry get k --deadline 1s "$tmp/back"
 cp "$tmp/check.out" "$tmp/words"
 check "and is named" grep -qF 'TIMEOUT: look-up: st did not answer' "$tmp/words"
+ry reads --failed --json >"$tmp/reads.json"
+check_json "and is in the flight recorder" '.reads[0] | .status == "TIMEOUT" and .lookup and .key == "k" and .store == "st"' "$tmp/reads.json"
 kill -CONT "${daemon_pid[st]}"
 check "it goes on, and its pairs are up again" await_daemon rd 2
 # A put that waits for its input holds the arenas of one client, and there is room for one and a little more.
@@ -72,11 +74,16 @@ check "a put holds its arenas" wait_for 20 attached_are 1
 check "stat fits beside it: it takes small arenas" ry stat k
 check "ls fits beside it" ry ls
 check_status 1 "get does not" ry get k "$tmp/out"
+cp "$tmp/check.out" "$tmp/words"
+check "and it says so once" grep -qF "railyard: get: BUDGET: cannot attach to $(socket_of rd): arenas of" "$tmp/words"
 check "rm fits beside it" ry rm k
 exec 9>&-
 check "the put ends" wait $held || cat "$tmp/held.out"
 check_status 2 "an unknown command is a usage error" ry nonsense
 check_status 2 "a missing argument is a usage error" ry put
 check_status 3 "no daemon at the socket" "$RAILYARD" --socket "$tmp/none.sock" status
+check_status 3 "nor one to attach to" "$RAILYARD" --socket "$tmp/none.sock" stat k
+cp "$tmp/check.out" "$tmp/words"
+check "and its path is told once" grep -qF "cannot attach to $tmp/none.sock: No such file or directory" "$tmp/words"
 stop_pair
 smoke_end

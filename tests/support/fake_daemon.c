@@ -130,9 +130,9 @@ static void *handshake(void *arg)
 		(unsigned long long)f->opts.put_arena_bytes);
 	if (f->opts.refusal)
 		snprintf(text, sizeof(text),
-			"{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32000,\"message\":\"no "
-			"room\",\"data\":{\"status\":\"%s\"}}}\n",
-			f->opts.refusal);
+			"{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32000,\"message\":\"%s\","
+			"\"data\":{\"status\":\"%s\"}}}\n",
+			f->opts.why ?: "no room", f->opts.refusal);
 	sleep(f->opts.attach_delay_s);
 	reply(f, text, f->opts.refusal ? 0 : f->opts.n_fds ? f->opts.n_fds : 5);
 	return NULL;

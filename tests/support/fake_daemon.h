@@ -30,6 +30,7 @@ struct fake_opts {
 	uint16_t abi_minor;
 	unsigned n_fds;          /* 0 = 5 */
 	const char *refusal;     /* attach is answered with an error of this status */
+	const char *why;         /* its message; NULL = "no room" */
 	bool is_silent;          /* accepts, never answers */
 	unsigned attach_delay_s; /* how long the arenas take */
 	bool want_pieces;        /* replies come in single bytes */

@@ -104,6 +104,8 @@ Test(client_attach, passes_on_why_the_daemon_refuses)
 {
 	cr_assert_eq(try(&(struct fake_opts){.refusal = "BUDGET"}), RY_ERR_BUDGET);
 	cr_assert_str_eq(cause, "attach: no room");
+	cr_assert_eq(try(&(struct fake_opts){.refusal = "BUDGET", .why = "attach: no room"}), RY_ERR_BUDGET);
+	cr_assert_str_eq(cause, "attach: no room", "once");
 	cr_assert_eq(try(&(struct fake_opts){.refusal = "DENIED"}), RY_ERR_DENIED);
 	cr_assert_eq(try(&(struct fake_opts){.refusal = "a word from the future"}), RY_ERR_PROTOCOL);
 }
