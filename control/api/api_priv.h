@@ -48,6 +48,7 @@ struct api_conn {
 	bool is_ended;           /* the peer sends no more */
 	bool want_close;         /* once `out` is written */
 	bool is_busy;            /* in api_conn_work */
+	bool is_notified;        /* the line at hand is a notification: it gets no answer */
 	struct request *request; /* unanswered, NULL = none */
 	struct session *session;
 	char *in;
@@ -69,7 +70,7 @@ struct request {
 	struct api *api;
 	struct api_conn *conn; /* NULL: it left */
 	const struct method *method;
-	json_t *id;
+	json_t *id;                          /* NULL: a notification, which gets no answer */
 	json_t *params;                      /* checked against the table; NULL = none */
 	void (*answered)(struct request *r); /* control's answer is in `call` */
 	void *room;                          /* for it, from malloc; freed with the request */

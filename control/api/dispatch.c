@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool is_request(struct api_conn *c, const json_t *root);
+static void run(struct api_conn *c, const json_t *root);
 static const struct method *find(const char *name);
 static bool is_allowed(const struct api_conn *c, const struct method *m);
 static bool check_params(struct api_conn *c, json_t *id, const struct method *m, json_t *params);
@@ -30,50 +32,67 @@ const uint32_t api_n_params = sizeof(api_params) / sizeof(api_params[0]);
 void api_dispatch(struct api_conn *c, const char *line, size_t bytes)
 {
 	json_error_t where;
-	json_t *root, *id, *params, *version;
-	const struct method *m;
-	const char *name;
-	struct request *r;
+	json_t *root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
 
-	root = json_loadb(line, bytes, JSON_REJECT_DUPLICATES, &where);
 	if (!root) {
 		api_refuse(c, NULL, API_CODE_PARSE, RY_ERR_PROTOCOL, "not JSON: %s, at byte %d of the line", where.text,
 			where.position);
 		return;
 	}
-	id = json_object_get(root, "id");
-	version = json_object_get(root, "jsonrpc");
-	params = json_object_get(root, "params");
-	name = json_string_value(json_object_get(root, "method"));
-	m = name ? find(name) : NULL;
-	if (id && !json_is_integer(id) && !json_is_string(id) && !json_is_null(id))
+	if (is_request(c, root)) {
+		/* Without an id it is a notification, which JSON-RPC 2.0 forbids to answer, with an error neither. */
+		c->is_notified = !json_object_get(root, "id");
+		run(c, root);
+		c->is_notified = false;
+	}
+	json_decref(root);
+}
+
+static bool is_request(struct api_conn *c, const json_t *root)
+{
+	json_t *id = json_object_get(root, "id"), *version = json_object_get(root, "jsonrpc");
+
+	if (id && !json_is_integer(id) && !json_is_string(id) && !json_is_null(id)) {
 		api_refuse(c, NULL, API_CODE_REQUEST, RY_ERR_PROTOCOL, "id must be an integer, a string or null");
-	else if (!name || (version && (!json_is_string(version) || strcmp(json_string_value(version), "2.0"))))
-		api_refuse(c, id, API_CODE_REQUEST, RY_ERR_PROTOCOL,
-			"not a JSON-RPC 2.0 request: one object with jsonrpc, id, method and params on one line");
-	else if (!m)
+		return false;
+	}
+	if (json_is_string(json_object_get(root, "method")) &&
+		(!version || (json_is_string(version) && !strcmp(json_string_value(version), "2.0"))))
+		return true;
+	api_refuse(c, id, API_CODE_REQUEST, RY_ERR_PROTOCOL,
+		"not a JSON-RPC 2.0 request: one object with jsonrpc, id, method and params on one line");
+	return false;
+}
+
+static void run(struct api_conn *c, const json_t *root)
+{
+	json_t *id = json_object_get(root, "id"), *params = json_object_get(root, "params");
+	const char *name = json_string_value(json_object_get(root, "method"));
+	const struct method *m = find(name);
+	struct request *r;
+
+	if (!m) {
 		api_refuse(
 			c, id, API_CODE_METHOD, RY_ERR_INVALID, "unknown method '%.64s'; help lists all of them", name);
-	else if (!c->is_greeted && m->handler != on_hello)
+	} else if (!c->is_greeted && m->handler != on_hello) {
 		api_refuse(c, id, API_CODE_REQUEST, RY_ERR_PROTOCOL, "hello must be the first request of a connection");
-	else if (!is_allowed(c, m))
+	} else if (!is_allowed(c, m)) {
 		api_refuse(c, id, API_CODE_STATUS - RY_ERR_DENIED, RY_ERR_DENIED,
 			"%s is for root and for the user that runs the daemon, not for uid %u", name, c->uid);
-	else if (check_params(c, id, m, params)) {
+	} else if (check_params(c, id, m, params)) {
 		r = calloc(1, sizeof(*r));
 		if (!r) {
 			api_conn_close(c);
-		} else {
-			r->api = c->api;
-			r->conn = c;
-			r->method = m;
-			r->id = id ? json_incref(id) : json_null();
-			r->params = json_incref(params);
-			c->request = r;
-			m->handler(r);
+			return;
 		}
+		r->api = c->api;
+		r->conn = c;
+		r->method = m;
+		r->id = json_incref(id);
+		r->params = json_incref(params);
+		c->request = r;
+		m->handler(r);
 	}
-	json_decref(root);
 }
 
 static const struct method *find(const char *name)

@@ -39,6 +39,8 @@ static const char *refusal(const struct request *r, enum ry_status *status)
 		return "this connection is attached already; open another for another client";
 	if (!r->api->deps.config->is_reader)
 		return "this node has not the role reader and serves no local clients; attach to a reader";
+	if (!r->id)
+		return "its descriptors come with the answer: give the request an id";
 	*status = RY_ERR_DETACHED;
 	if (r->api->is_draining)
 		return "the daemon is stopping; attach again when it is back";

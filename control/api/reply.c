@@ -13,7 +13,7 @@ static void finish(struct request *r);
 
 void request_reply(struct request *r, json_t *result)
 {
-	if (r->conn)
+	if (r->conn && r->id)
 		send_object(r->conn, json_pack("{s:s, s:O, s:O}", "jsonrpc", "2.0", "id", r->id, "result", result));
 	json_decref(result);
 	finish(r);
@@ -27,7 +27,7 @@ void request_fail(struct request *r, enum ry_status status, const char *fmt, ...
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (r->conn)
+	if (r->conn && r->id)
 		send_error(r->conn, r->id, API_CODE_STATUS - (int)status, status, text);
 	finish(r);
 }
@@ -37,6 +37,8 @@ void api_refuse(struct api_conn *c, json_t *id, int code, enum ry_status status,
 	char text[512];
 	va_list args;
 
+	if (c->is_notified)
+		return;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);

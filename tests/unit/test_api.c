@@ -66,6 +66,37 @@ Test(api, requests_that_are_none)
 	cr_expect_not_null(result_of(fd, "{\"id\":9,\"method\":\"version\"}\n"));
 }
 
+/* What comes next is the answer to the next request that has an id. */
+static void is_not_answered(int fd, const char *line)
+{
+	json_t *reply;
+
+	say(fd, line);
+	reply = ask(fd, "{\"id\":77,\"method\":\"version\"}\n");
+	cr_expect_eq(int_at(reply, "id"), 77, "an answer to %s", line);
+	cr_expect_not_null(json_object_get(reply, "result"));
+}
+
+Test(api, notifications_are_done_and_not_answered)
+{
+	int fd = dial_only();
+
+	say(fd, "{\"jsonrpc\":\"2.0\",\"method\":\"status\"}\n");
+	say(fd, "{\"jsonrpc\":\"2.0\",\"method\":\"hello\",\"params\":{\"version\":1}}\n");
+	is_not_answered(fd, "{\"method\":\"status\"}\n");
+	is_not_answered(fd, "{\"method\":\"rails\"}\n");
+	cr_expect_eq(control.n_calls[API_RAIL_INFO], 1, "control was asked");
+	is_not_answered(fd, "{\"method\":\"no such method\"}\n");
+	is_not_answered(fd, "{\"method\":\"plan\",\"params\":{\"size_bytes\":-1}}\n");
+	is_not_answered(fd, "{\"method\":\"attach\",\"params\":{\"abi_major\":1,\"abi_minor\":0}}\n");
+	cr_expect_eq(api_n_sessions(api), 0, "nobody would get the descriptors");
+	is_not_answered(fd, "{\"method\":\"shutdown\"}\n");
+	cr_expect_eq(control.n_calls[API_SHUTDOWN], 1, "it was done");
+	/* An id of null is one, and what is no request is answered as such. */
+	cr_expect(json_is_null(json_object_get(ask(fd, "{\"id\":null,\"method\":\"version\"}\n"), "id")));
+	expect_error(ask(fd, "{\"params\":{}}\n"), -32600, "PROTOCOL", "not a JSON-RPC 2.0 request");
+}
+
 Test(api, parameters_are_checked_against_the_table)
 {
 	int fd = dial();
