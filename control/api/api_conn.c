@@ -15,7 +15,7 @@ static bool make_room(struct api *api);
 static bool is_unused(const struct api_conn *c);
 static void add(struct api *api, int fd);
 static void insert(struct api *api, struct api_conn *c);
-static void tell(int fd, const char *why);
+static void tell(int fd, enum ry_status status, const char *why);
 static void turn_away(int fd, const char *why);
 static void take(struct api_conn *c);
 static bool next_line(struct api_conn *c, char **line, uint32_t *bytes);
@@ -132,6 +132,13 @@ void api_conn_close(struct api_conn *c)
 	c->session = NULL;
 }
 
+void api_conn_end(struct api_conn *c, enum ry_status status, const char *why)
+{
+	if (c->fd >= 0 && !c->out)
+		tell(c->fd, status, why);
+	api_conn_close(c);
+}
+
 /*
  * Whoever holds connections without using them does not lock others out: of the process that holds most of such, the
  * one that was silent longest goes. A process's connections stand together, so one walk counts all of them.
@@ -160,9 +167,8 @@ static bool make_room(struct api *api)
 	}
 	if (!victim)
 		return false;
-	if (!victim->out)
-		tell(victim->fd, "closed to make room, because nothing was asked for the longest here; connect again");
-	api_conn_close(victim);
+	api_conn_end(victim, RY_ERR_LIMIT,
+		"closed to make room, because nothing was asked for the longest here; connect again");
 	return true;
 }
 
@@ -219,18 +225,18 @@ static void insert(struct api *api, struct api_conn *c)
 
 static void turn_away(int fd, const char *why)
 {
-	tell(fd, why);
+	tell(fd, RY_ERR_LIMIT, why);
 	close(fd);
 }
 
 /* A socket that nothing waits in has room for one line. */
-static void tell(int fd, const char *why)
+static void tell(int fd, enum ry_status status, const char *why)
 {
 	char line[320];
 	int n = snprintf(line, sizeof(line),
 		"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":%d,\"message\":\"%s\",\"data\":{\"status\":"
-		"\"LIMIT\"}}}\n",
-		API_CODE_STATUS - (int)RY_ERR_LIMIT, why);
+		"\"%s\"}}}\n",
+		API_CODE_STATUS - (int)status, why, ry_status_name(status));
 
 	send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

@@ -96,6 +96,7 @@ struct session {
 	enum ry_status fail_status; /* what the attach is answered with after the destruction */
 	char fail_text[256];
 	struct api_call call;
+	struct api_call broken; /* control's from attach to detach */
 	struct work_job job;
 };
 
@@ -192,6 +193,8 @@ void api_conn_send(struct api_conn *c, char *text);
 void api_conn_work(struct api_conn *c);
 /* Closes now; the struct lives until the end of the turn. */
 void api_conn_close(struct api_conn *c);
+/* The same with a last line that says why, where nothing else is being written. */
+void api_conn_end(struct api_conn *c, enum ry_status status, const char *why);
 
 /* ---- server.c ---- */
 void api_begin_shutdown(struct api *api);
@@ -218,6 +221,8 @@ void session_attach(struct request *r, const struct client_conf *conf);
 void session_leave(struct session *s);
 void session_work_done(struct session *s);
 void session_control_done(struct session *s);
+/* The client broke its ring: it is told why, and its connection ends. */
+void session_broken(struct session *s);
 /* At the end: no lcore and no work thread runs any more. */
 void sessions_destroy(struct api *api);
 /* Whether `p`, the context of an answer, is one of the sessions. */

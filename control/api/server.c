@@ -139,7 +139,7 @@ void api_begin_shutdown(struct api *api)
 	api_to_control(api, &api->shutdown_call);
 }
 
-/* API_RING_ENTRIES covers one call of every session and connection, so these pushes cannot fail. */
+/* API_RING_ENTRIES covers two calls of every session and one of every connection, so these pushes cannot fail. */
 void api_to_control(struct api *api, struct api_call *call)
 {
 	spsc_push(api->deps.to_control, call);
@@ -208,7 +208,9 @@ static bool poll_rings(struct api *api)
 		did = true;
 		if (call == &api->shutdown_call)
 			continue;
-		if (session_owns(api, call->api_ctx)) {
+		if (call->op == API_BROKEN) {
+			session_broken(call->api_ctx);
+		} else if (session_owns(api, call->api_ctx)) {
 			session_control_done(call->api_ctx);
 		} else {
 			struct request *r = call->api_ctx;

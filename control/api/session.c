@@ -81,6 +81,16 @@ void session_control_done(struct session *s)
 		ask_work(s, WORK_DESTROY_CLIENT, SESSION_DESTROYING);
 }
 
+/* Control sends it after the answer to ATTACH and before that to DETACH, in one ring, so the session is still this
+ * client's. */
+void session_broken(struct session *s)
+{
+	if (s->conn)
+		api_conn_end(s->conn, RY_ERR_PROTOCOL,
+			"the ring makes no sense (an index out of bounds, or a slot used twice): does this program "
+			"write where it should not? Attach again");
+}
+
 bool session_owns(const struct api *api, const void *p)
 {
 	const struct session *s = p;
@@ -128,6 +138,13 @@ static void ask_control(struct session *s, enum api_op op, enum session_state st
 	s->call.op = (uint8_t)op;
 	s->call.client = s->client;
 	s->call.api_ctx = s;
+	if (op == API_ATTACH) {
+		memset(&s->broken, 0, sizeof(s->broken));
+		s->broken.m.kind = MSG_API;
+		s->broken.op = API_BROKEN;
+		s->broken.api_ctx = s;
+		s->call.broken = &s->broken;
+	}
 	api_to_control(s->api, &s->call);
 }
 

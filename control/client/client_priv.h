@@ -103,9 +103,10 @@ struct ry_client {
 	uint32_t n_flight; /* SUBMITTED */
 	uint32_t n_leases; /* handed out and not given back */
 	uint32_t n_idle_reaps;
-	bool is_armed;         /* need_wakeup was set by ry_event_arm */
-	enum ry_status dead;   /* RY_OK = attached; else what everything fails with */
-	const char *dead_text; /* static */
+	bool is_armed;                      /* need_wakeup was set by ry_event_arm */
+	enum ry_status dead;                /* RY_OK = attached; else what everything fails with */
+	const char *dead_text;              /* static, or last_word */
+	char last_word[RY_CAUSE_MAX_BYTES]; /* why the daemon closed the attachment */
 	uint64_t next_seq;
 	uint64_t spin_ns;
 	struct ryc_op *ops;
@@ -147,6 +148,8 @@ struct ryc_handshake {
 /* Connects and speaks hello and attach. On failure every descriptor is closed and `cause` is set. */
 enum ry_status ryc_handshake(struct ryc_handshake *h, const char *path);
 void ryc_handshake_close(struct ryc_handshake *h);
+/* What the daemon says unasked before it closes an attachment: its status and sentence. RY_OK: it is no such line. */
+enum ry_status ryc_last_word(const char *line, size_t bytes, char cause[RY_CAUSE_MAX_BYTES]);
 
 /* ---- attach.c ---- */
 /* Whether a call on this client may go on; sets the cause where it may not. */
@@ -179,7 +182,7 @@ void ryc_push_late(struct ry_client *c, enum ry_op kind, uint64_t arg);
 void ryc_drain(struct ry_client *c);
 /* Looks whether the daemon is still there; a system call. */
 void ryc_check_socket(struct ry_client *c);
-/* Ends everything in flight with `status`; `text` is static. */
+/* Ends everything in flight with `status`; `text` is static, or the client's last_word. */
 void ryc_die(struct ry_client *c, enum ry_status status, const char *text);
 /* Announces sleep; false: something is done already. */
 bool ryc_arm(struct ry_client *c);

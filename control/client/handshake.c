@@ -273,6 +273,20 @@ static enum ry_status parse(struct ryc_handshake *h, const char *line, int id, c
 	return status;
 }
 
+enum ry_status ryc_last_word(const char *line, size_t bytes, char cause[RY_CAUSE_MAX_BYTES])
+{
+	json_t *said = json_loadb(line, bytes, 0, NULL), *error = json_object_get(said, "error");
+	const char *text = json_string_value(json_object_get(error, "message"));
+	enum ry_status status = RY_OK;
+
+	if (text) {
+		status = error_status(error);
+		snprintf(cause, RY_CAUSE_MAX_BYTES, "detached: %s", text);
+	}
+	json_decref(said);
+	return status;
+}
+
 /* Without the method in front: it is what the call was doing. */
 static const char *reason(const json_t *error, const char *method)
 {

@@ -234,18 +234,25 @@ void ryc_die(struct ry_client *c, enum ry_status status, const char *text)
 
 void ryc_check_socket(struct ry_client *c)
 {
-	char unasked[256];
+	enum ry_status why = RY_OK;
+	char unasked[512];
 	ssize_t n;
 
 	while (!c->dead) {
 		n = recv(c->socket_fd, unasked, sizeof(unasked), MSG_DONTWAIT);
-		if (n > 0 || (n < 0 && errno == EINTR))
+		/* It sends its last word as one piece. */
+		if (n > 0)
+			why = ryc_last_word(unasked, (size_t)n, c->last_word);
+		if ((n > 0 && !why) || (n < 0 && errno == EINTR))
 			continue;
 		if (n < 0 && errno == EAGAIN)
 			return;
 		/* What it published before it died still counts. */
 		ryc_drain(c);
-		ryc_die(c, RY_ERR_DETACHED, "the daemon closed the attachment: see its log, then attach again");
+		if (why)
+			ryc_die(c, why, c->last_word);
+		else
+			ryc_die(c, RY_ERR_DETACHED, "the daemon closed the attachment: see its log, then attach again");
 	}
 }
 

@@ -73,7 +73,8 @@ enum api_op {
 	API_RAIL_INFO = 5, /* per rail: pairs that are up, depth, goodput -> rails */
 	API_HEALTH = 6,    /* every pair -> pairs, n_pairs */
 	API_DRAIN = 7,     /* rail_idx gets nothing new from now on, or does again (want_drain); then as API_HEALTH */
-	API_LIMITS = 8     /* limits are in force from now on; what can never fit any more is refused -> usage */
+	API_LIMITS = 8,    /* limits are in force from now on; what can never fit any more is refused -> usage */
+	API_BROKEN = 9     /* from control, never asked for: the client's ring makes no sense, nothing more is taken */
 };
 
 /* The budgets that may change while the daemon runs; at start they are the configuration's. */
@@ -155,6 +156,7 @@ struct api_call {
 	uint8_t op;   /* enum api_op */
 	uint32_t status;
 	struct client *client;
+	struct api_call *broken; /* ATTACH: what to send as API_BROKEN, once at most and before DETACH is answered */
 	uint64_t size_bytes;
 	uint64_t offset;
 	uint64_t length;

@@ -58,6 +58,11 @@ void rings_break(struct control *c, struct client_state *cs)
 {
 	cs->is_broken = true;
 	stat_add(&c->counters->rings_broken, 1);
+	if (!cs->broken)
+		return;
+	spsc_push(c->d.to_api, cs->broken);
+	cs->broken = NULL;
+	c->want_api_kick = true;
 }
 
 /* A completion must always find room: no more operations than the complete ring holds. */
@@ -181,6 +186,7 @@ bool rings_attach(struct control *c, struct api_call *call)
 			continue;
 		cs->is_used = true;
 		cs->is_broken = false;
+		cs->broken = call->broken;
 		cs->client = call->client;
 		cs->detach = NULL;
 		cs->sq_head = cs->cq_tail = 0;

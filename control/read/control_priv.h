@@ -364,7 +364,8 @@ struct lease {
 
 struct client_state {
 	bool is_used;
-	bool is_broken; /* its rings make no sense: nothing is taken any more */
+	bool is_broken;          /* its rings make no sense: nothing is taken any more */
+	struct api_call *broken; /* api's, to say so with */
 	struct client *client;
 	struct api_call *detach; /* to be answered when nothing of it is left */
 	uint32_t sq_head;

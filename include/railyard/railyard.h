@@ -17,8 +17,8 @@
  * are written only on RY_OK, unless said otherwise. Besides the errors named at a function, each may return
  * RY_ERR_INVALID (an argument is outside its documented range, a pointer is NULL that may not be, or a flag does not
  * belong to the operation), RY_ERR_DETACHED (the daemon is gone, or this is a forked child), RY_ERR_LIMIT (too many
- * operations in flight, or no memory) and RY_ERR_PROTOCOL (the daemon broke the ring's rules; the client is of no more
- * use).
+ * operations in flight, or no memory) and RY_ERR_PROTOCOL (the daemon broke the ring's rules, or this program did, by
+ * writing where it should not; the client is of no more use).
  * - NULL: a function that returns enum ry_status answers a client, put, key or output argument that is NULL with
  * RY_ERR_INVALID, unless its text allows it; with no client there is no cause. Of the others ry_submit and ry_reap
  * return 0, ry_event_fd -1, ry_event_arm false, ry_last_cause "", and those without a result do nothing. Data may be

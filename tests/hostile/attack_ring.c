@@ -16,6 +16,7 @@
 
 #define STUCK_NS 50000000u /* nothing taken for so long: the daemon takes no more from this ring */
 
+static bool says_why(struct ry_client *c);
 static bool enter(struct raw *r, const struct attack *a);
 static uint64_t until(const struct attack *a);
 static uint64_t edge(uint64_t near);
@@ -137,6 +138,43 @@ int mode_wakes(const struct attack *a)
 	printf("{\"submitted\": %llu, \"swallowed\": %llu, \"filled\": %llu, \"unread\": %d}\n", (unsigned long long)n,
 		(unsigned long long)n_swallowed, (unsigned long long)n_filled, unread);
 	return 0;
+}
+
+/* A program that writes where it should not. Its next call has to say that this is why it is detached. */
+int mode_self(const struct attack *a)
+{
+	struct ry_attach_opts opts = {
+		.socket_path = a->socket, .read_arena_bytes = SMALL_ARENA, .put_arena_bytes = SMALL_ARENA};
+	struct ry_client *c;
+	unsigned n_told = 0;
+	uint64_t one = 1;
+
+	for (unsigned i = 0; i < 3; i++) {
+		if (ry_attach(&opts, &c) != RY_OK)
+			return 1;
+		if (i == 0)
+			c->cq_index->head -= 2 * c->n_entries;
+		else if (i == 1)
+			c->sq_index->tail += 2 * c->n_entries;
+		if (i < 2) {
+			(void)!write(c->sq_event_fd, &one, sizeof(one));
+			(void)poll(&(struct pollfd){.fd = c->socket_fd, .events = POLLIN}, 1, 5000);
+		}
+		n_told += says_why(c) == (i < 2);
+		ry_detach(c);
+	}
+	printf("{\"told\": %u}\n", n_told);
+	return n_told != 3;
+}
+
+static bool says_why(struct ry_client *c)
+{
+	struct ry_object object;
+	enum ry_status status = ry_lookup(c, BAIT_KEY, sizeof(BAIT_KEY) - 1, 5000000000u, &object);
+
+	if (status != RY_OK && (status != RY_ERR_PROTOCOL || !strstr(ry_last_cause(c), "ring makes no sense")))
+		fprintf(stderr, "hostile: %s: %s\n", ry_status_name(status), ry_last_cause(c));
+	return status == RY_ERR_PROTOCOL;
 }
 
 static bool enter(struct raw *r, const struct attack *a)

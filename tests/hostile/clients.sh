@@ -69,6 +69,8 @@ check_json "wake-ups: swallowed, filled, and left unread" '.swallowed > 10 and .
 attack "noise" noise 4
 check_json "noise: many times, over everything" '.attached > 20 and .bytes > 10000000' "$tmp/attack.json"
 check "noise: rings that made no sense were counted" [ "$(counter rings_broken)" -gt "$((broken_before + 10))" ]
+attack "over its own ring" self
+check_json "over its own ring: its next call says why it is detached" '.told == 3' "$tmp/attack.json"
 attack "senseless entries" entries 6
 check_json "senseless entries: taken, and answered" '.taken > 2000 and .answered > 1000 and .holes > 20' "$tmp/attack.json"
 attack "never reaps" idle 2

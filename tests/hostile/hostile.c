@@ -24,6 +24,7 @@ static const struct mode modes[] = {
 	{"entries", 1, mode_entries},
 	{"idle", 1, mode_idle},
 	{"wakes", 1, mode_wakes},
+	{"self", 0, mode_self},
 	{"fds", 0, mode_fds},
 	{"vanish", 1, mode_vanish},
 	{"crowd", 1, mode_crowd},

@@ -67,6 +67,7 @@ int mode_noise(const struct attack *a);   /* SECONDS: random bytes over all that
 int mode_entries(const struct attack *a); /* SECONDS: well-formed rings, senseless entries, holes in the memory */
 int mode_idle(const struct attack *a);    /* SECONDS: submits for ever, reaps nothing */
 int mode_wakes(const struct attack *a);   /* SECONDS: misuses the two descriptors for waking up */
+int mode_self(const struct attack *a);    /* the library's client, whose program writes over its ring */
 int mode_fds(const struct attack *a);     /* tries what seals have to refuse */
 int mode_vanish(const struct attack *a);  /* N: clients that are killed at random points */
 int mode_crowd(const struct attack *a);   /* N: attached all at once, gone all at once */

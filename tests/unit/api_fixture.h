@@ -65,6 +65,7 @@ static struct {
 	struct api_call *kept[256];
 	uint32_t n_kept;
 	uint64_t length;
+	struct api_call *broken; /* of the last attach */
 } control;
 
 static inline int fake_reg(void *rail, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
@@ -113,6 +114,7 @@ static inline void poll_control(void)
 	while ((call = spsc_pop(deps.to_control))) {
 		control.n_calls[call->op]++;
 		control.length = call->length;
+		control.broken = call->op == API_ATTACH ? call->broken : control.broken;
 		if (control.is_silent)
 			control.kept[control.n_kept++] = call;
 		else

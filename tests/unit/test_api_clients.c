@@ -265,6 +265,37 @@ Test(api_clients, leaving_during_attach)
 	cr_expect_eq(n_registered, 0);
 }
 
+static void break_ring(void)
+{
+	spsc_push(deps.from_control, control.broken);
+	settle();
+}
+
+/* Its last line says why; then it is detached as if it had left. */
+Test(api_clients, a_client_that_broke_its_ring_is_told_and_detached)
+{
+	int fd = attach();
+
+	break_ring();
+	expect_error(hear(fd), -32017, "PROTOCOL", "the ring makes no sense");
+	cr_expect_null(hear(fd), "and the end");
+	cr_expect_eq(control.n_calls[API_DETACH], 1);
+	cr_expect_eq(api_n_sessions(api), 0);
+	cr_expect_eq(n_registered, 0);
+	/* It left before: nobody is told, and the next one in its place is not meant. */
+	fd = attach();
+	control.is_silent = true;
+	close(fd);
+	break_ring();
+	cr_assert_eq(control.n_kept, 1);
+	control.is_silent = false;
+	answer(control.kept[0]);
+	settle();
+	cr_expect_eq(api_n_sessions(api), 0);
+	fd = attach();
+	cr_expect_not_null(result_of(fd, "{\"id\":3,\"method\":\"version\"}\n"));
+}
+
 Test(api_clients, leaving_before_control_answers)
 {
 	int fd = dial();

@@ -5,6 +5,8 @@
 #include <criterion/criterion.h>
 
 #include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define MS 1000000ull
@@ -144,5 +146,27 @@ Test(client_wait, a_sleeper_learns_of_death)
 	cr_assert_eq(ry_wait(c, RY_FOREVER), RY_OK, "there is something to reap");
 	cr_assert_eq(ry_reap(c, done, 4), 1u);
 	cr_assert_eq(done[0].status, RY_ERR_DETACHED);
+	stop();
+}
+
+/* What is written before the end says why; lines of another kind do not. */
+Test(client_wait, the_daemon_s_last_word_is_passed_on)
+{
+	static const char other[] = "{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":{}}\n";
+	static const char word[] = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32017,\"message\":"
+				   "\"the ring makes no sense\",\"data\":{\"status\":\"PROTOCOL\"}}}\n";
+	struct ry_object object;
+
+	start(0);
+	cr_assert_eq(send(f->socket_fd, other, strlen(other), MSG_NOSIGNAL), (ssize_t)strlen(other));
+	cr_assert_eq(ry_wait(c, MS), RY_ERR_TIMEOUT);
+	cr_assert_eq(send(f->socket_fd, word, strlen(word), MSG_NOSIGNAL), (ssize_t)strlen(word));
+	fake_hang_up(f);
+	cr_assert_eq(ry_wait(c, RY_FOREVER), RY_OK);
+	cr_assert_eq(ry_reap(c, done, 4), 1u);
+	cr_assert_eq(done[0].status, RY_ERR_PROTOCOL);
+	cr_assert_str_eq(done[0].cause, "detached: the ring makes no sense");
+	cr_assert_eq(ry_lookup(c, "k", 1, 0, &object), RY_ERR_PROTOCOL);
+	cr_assert_str_eq(ry_last_cause(c), "detached: the ring makes no sense");
 	stop();
 }

@@ -95,6 +95,38 @@ Test(node_rings, a_ring_that_makes_no_sense)
 	rig_stop(&r);
 }
 
+/* api hears of it once, before the answer to its detach. */
+Test(node_rings, a_broken_ring_is_told_once)
+{
+	static struct api_call attach = {.m.kind = MSG_API, .op = API_ATTACH};
+	static struct api_call detach = {.m.kind = MSG_API, .op = API_DETACH};
+	static struct api_call broken = {.m.kind = MSG_API, .op = API_BROKEN};
+	struct client_conf conf = {.n_entries = 64, .read_arena_bytes = 1u << 20, .put_arena_bytes = 1u << 20};
+	char message[256] = "";
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	conf.regions = &r.node->regions;
+	conf.sleep_set_fd = r.node->control_set_fd;
+	cr_assert_eq(client_create(&conf, message, sizeof(message), &attach.client), 0, "%s", message);
+	detach.client = attach.client;
+	attach.broken = &broken;
+	spsc_push(r.node->api_to_control, &attach);
+	rig_run(&r, 10 * RIG_STEP_NS);
+	cr_assert_eq(spsc_pop(r.node->control_to_api), &attach);
+	attach.client->sq_index->tail = 1000;
+	rig_run(&r, 10 * RIG_STEP_NS);
+	attach.client->sq_index->tail = 2000;
+	spsc_push(r.node->api_to_control, &detach);
+	rig_run(&r, 1000 * RIG_STEP_NS);
+	cr_assert_eq(spsc_pop(r.node->control_to_api), &broken);
+	cr_assert_eq(spsc_pop(r.node->control_to_api), &detach);
+	cr_assert_null(spsc_pop(r.node->control_to_api));
+	client_destroy(attach.client);
+	rig_stop(&r);
+}
+
 /* The daemon's own indices are in the client's memory too; what it writes there is for others to read, never for
  * itself. */
 Test(node_rings, indices_of_the_daemon_are_its_own)
