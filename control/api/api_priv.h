@@ -64,6 +64,7 @@ struct api_conn {
 };
 
 TAILQ_HEAD(api_conn_list, api_conn);
+STAILQ_HEAD(session_list, session);
 
 /* From its line until its reply. It outlives its connection when control or work still has it. */
 struct request {
@@ -84,9 +85,11 @@ enum session_state {
 	SESSION_ATTACHED = 3,
 	SESSION_DETACHING = 4,  /* control has the call */
 	SESSION_DESTROYING = 5, /* work has the job */
+	SESSION_QUEUED = 6,     /* work makes another client; nothing of this one has begun */
 };
 
 struct session {
+	STAILQ_ENTRY(session) link; /* while QUEUED */
 	struct api *api;
 	enum session_state state;
 	struct api_conn *conn;   /* NULL: it left */
@@ -126,7 +129,9 @@ struct api {
 	uint32_t n_stop_signals;
 	uint64_t start_ns;
 	uint64_t now_ns;
-	struct session *sessions; /* config->max_clients of them */
+	struct session *sessions;   /* config->max_clients of them */
+	struct session_list queued; /* attaches that wait for the one that work is making, in their order */
+	struct session *creating;   /* that one; NULL = none */
 	uint32_t next_client_id;
 	uint64_t registered_bytes;
 	uint64_t registered_max_bytes; /* the budget in force; checked at attach */

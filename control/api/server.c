@@ -40,6 +40,7 @@ int api_create(const struct api_deps *deps, char *message, uint32_t message_byte
 	if (!api->deps.stall_ns)
 		api->deps.stall_ns = STALL_NS;
 	TAILQ_INIT(&api->conns);
+	STAILQ_INIT(&api->queued);
 	api->n_conns_max = deps->config->max_clients + API_EXTRA_CONNS;
 	api->start_ns = api->now_ns = clock_ns();
 	api->epoll_fd = api->listen_fd = api->signal_fd = api->spare_fd = -1;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 static struct session *find_free(struct api *api);
+static void create_next(struct api *api);
 static void ask_control(struct session *s, enum api_op op, enum session_state state);
 static void ask_work(struct session *s, enum work_op op, enum session_state state);
 static void created(struct session *s);
@@ -54,6 +55,21 @@ void session_attach(struct request *r, const struct client_conf *conf)
 	r->conn->session = s;
 	s->job.conf = *conf;
 	s->job.conf.id = ++api->next_client_id;
+	s->state = SESSION_QUEUED;
+	STAILQ_INSERT_TAIL(&api->queued, s, link);
+	create_next(api);
+}
+
+/* One at a time, because large arenas take seconds: who leaves meanwhile has cost nothing, and work comes to what is to
+ * be destroyed before it makes the next. */
+static void create_next(struct api *api)
+{
+	struct session *s = STAILQ_FIRST(&api->queued);
+
+	if (!s || api->creating)
+		return;
+	STAILQ_REMOVE_HEAD(&api->queued, link);
+	api->creating = s;
 	ask_work(s, WORK_CREATE_CLIENT, SESSION_CREATING);
 }
 
@@ -61,8 +77,12 @@ void session_leave(struct session *s)
 {
 	s->conn = NULL;
 	/* On its way to or from somewhere: whoever has it comes back to us, and sees that the connection left. */
-	if (s->state == SESSION_ATTACHED)
+	if (s->state == SESSION_ATTACHED) {
 		ask_control(s, API_DETACH, SESSION_DETACHING);
+	} else if (s->state == SESSION_QUEUED) {
+		STAILQ_REMOVE(&s->api->queued, s, session, link);
+		release(s);
+	}
 }
 
 void session_work_done(struct session *s)
@@ -162,6 +182,7 @@ static void created(struct session *s)
 {
 	s->client = s->job.client;
 	s->job.client = NULL;
+	s->api->creating = NULL;
 	if (s->job.status < 0) {
 		set_failure(s, status_of(s->job.status), s->job.message);
 		release(s);
@@ -170,6 +191,7 @@ static void created(struct session *s)
 	} else {
 		ask_control(s, API_ATTACH, SESSION_ATTACHING);
 	}
+	create_next(s->api);
 }
 
 static void attached(struct session *s)
