@@ -79,6 +79,9 @@ void session_leave(struct session *s)
 	/* On its way to or from somewhere: whoever has it comes back to us, and sees that the connection left. */
 	if (s->state == SESSION_ATTACHED) {
 		ask_control(s, API_DETACH, SESSION_DETACHING);
+	} else if (s->state == SESSION_CREATING) {
+		/* Relaxed: a hint. Work looks at it now and then, and what it makes all the same is destroyed. */
+		__atomic_store_n(&s->job.want_stop, 1, __ATOMIC_RELAXED);
 	} else if (s->state == SESSION_QUEUED) {
 		STAILQ_REMOVE(&s->api->queued, s, session, link);
 		release(s);

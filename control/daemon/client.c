@@ -147,18 +147,18 @@ static int map_all(
 	int rc;
 
 	snprintf(name, sizeof(name), "railyard-ring-%u", conf->id);
-	rc = arena_map_shared(name, l->total, &c->ring);
+	rc = arena_map_shared(name, l->total, NULL, &c->ring);
 	if (rc < 0)
 		return explain(
 			rc, message, message_bytes, "no memory for rings of %u bytes: %s", l->total, strerror(-rc));
 	snprintf(name, sizeof(name), "railyard-read-%u", conf->id);
-	rc = arena_map_read(name, conf->read_arena_bytes, conf->want_hugepages, &c->read_arena);
+	rc = arena_map_read(name, conf->read_arena_bytes, conf->want_hugepages, conf->want_stop, &c->read_arena);
 	if (rc < 0)
 		return explain(rc, message, message_bytes,
 			"no memory for a read arena of %" PRIu64 " bytes: %s; ask for a smaller one",
 			conf->read_arena_bytes, strerror(-rc));
 	snprintf(name, sizeof(name), "railyard-put-%u", conf->id);
-	rc = arena_map_shared(name, conf->put_arena_bytes, &c->put_arena);
+	rc = arena_map_shared(name, conf->put_arena_bytes, conf->want_stop, &c->put_arena);
 	if (rc < 0)
 		return explain(rc, message, message_bytes,
 			"no memory for a put arena of %" PRIu64 " bytes: %s; ask for a smaller one",

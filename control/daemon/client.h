@@ -62,6 +62,7 @@ struct client_conf {
 	bool want_hugepages;
 	struct region_set *regions; /* the node's */
 	int sleep_set_fd;           /* the epoll set that control sleeps on */
+	const uint32_t *want_stop;  /* not 0: nobody wants the client any more, -ECANCELED; may be NULL */
 };
 int client_create(const struct client_conf *conf, char *message, uint32_t message_bytes, struct client **out);
 /* Work thread, after control gave it back (or it never saw it). */

@@ -45,5 +45,6 @@ static void do_job(struct work_job *job)
 		return;
 	}
 	job->message[0] = '\0';
+	job->conf.want_stop = &job->want_stop;
 	job->status = client_create(&job->conf, job->message, sizeof(job->message), &job->client);
 }

@@ -30,7 +30,8 @@ struct work_job {
 	struct client_conf conf;
 	struct client *client;
 	char message[256];
-	void *api_ctx; /* api's own */
+	uint32_t want_stop; /* CREATE: api says that the client left meanwhile; the one word it may write */
+	void *api_ctx;      /* api's own */
 };
 
 struct work {

@@ -13,11 +13,15 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define PREFAULT_BYTES (64u << 20) /* some 20 ms */
+
 static bool has_free_hugepages(uint64_t bytes, uint32_t *page_bytes);
 static int map_anon(uint64_t bytes, uint32_t page_bytes, bool is_huge, struct mapping *out);
-static int map_memfd(const char *name, uint64_t bytes, uint32_t page_bytes, bool is_huge, struct mapping *out);
-static int map_fd(int fd, uint64_t bytes, struct mapping *out);
-static int prefault(uint8_t *base, uint64_t bytes, uint32_t page_bytes);
+static int map_memfd(const char *name, uint64_t bytes, uint32_t page_bytes, bool is_huge, const uint32_t *want_stop,
+	struct mapping *out);
+static int map_fd(int fd, uint64_t bytes, const uint32_t *want_stop, struct mapping *out);
+static int prefault(uint8_t *base, uint64_t bytes, uint32_t page_bytes, const uint32_t *want_stop);
+static int take_pages(uint8_t *base, uint64_t bytes, uint32_t page_bytes);
 static int add_seals(struct mapping *m, int seals);
 static uint64_t round_up(uint64_t bytes, uint32_t page_bytes);
 static uint32_t base_page_bytes(void);
@@ -34,7 +38,7 @@ int slab_map(uint64_t bytes, bool want_huge, struct mapping *out)
 	return map_anon(bytes, base_page_bytes(), false, out);
 }
 
-int arena_map_read(const char *name, uint64_t bytes, bool want_huge, struct mapping *out)
+int arena_map_read(const char *name, uint64_t bytes, bool want_huge, const uint32_t *want_stop, struct mapping *out)
 {
 	uint32_t page_bytes;
 	int rc = -ENOMEM;
@@ -42,22 +46,22 @@ int arena_map_read(const char *name, uint64_t bytes, bool want_huge, struct mapp
 	if (bytes == 0)
 		return -EINVAL;
 	if (want_huge && has_free_hugepages(bytes, &page_bytes))
-		rc = map_memfd(name, bytes, page_bytes, true, out);
+		rc = map_memfd(name, bytes, page_bytes, true, want_stop, out);
 	if (rc)
-		rc = map_memfd(name, bytes, base_page_bytes(), false, out);
+		rc = map_memfd(name, bytes, base_page_bytes(), false, want_stop, out);
 	if (rc)
 		return rc;
 	/* After our own writable mapping: FUTURE_WRITE leaves that one alone and refuses every later one. */
 	return add_seals(out, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
 }
 
-int arena_map_shared(const char *name, uint64_t bytes, struct mapping *out)
+int arena_map_shared(const char *name, uint64_t bytes, const uint32_t *want_stop, struct mapping *out)
 {
 	int rc;
 
 	if (bytes == 0)
 		return -EINVAL;
-	rc = map_memfd(name, bytes, base_page_bytes(), false, out);
+	rc = map_memfd(name, bytes, base_page_bytes(), false, want_stop, out);
 	if (rc)
 		return rc;
 	return add_seals(out, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -117,7 +121,7 @@ static int map_anon(uint64_t bytes, uint32_t page_bytes, bool is_huge, struct ma
 		return -errno;
 	if (!is_huge)
 		madvise(base, rounded, MADV_HUGEPAGE); /* a wish: kernels without THP refuse it and nothing is lost */
-	rc = prefault(base, rounded, page_bytes);
+	rc = prefault(base, rounded, page_bytes, NULL);
 	if (rc) {
 		munmap(base, rounded);
 		return rc;
@@ -126,7 +130,8 @@ static int map_anon(uint64_t bytes, uint32_t page_bytes, bool is_huge, struct ma
 	return 0;
 }
 
-static int map_memfd(const char *name, uint64_t bytes, uint32_t page_bytes, bool is_huge, struct mapping *out)
+static int map_memfd(const char *name, uint64_t bytes, uint32_t page_bytes, bool is_huge, const uint32_t *want_stop,
+	struct mapping *out)
 {
 	struct mapping m = {.bytes = round_up(bytes, page_bytes), .page_bytes = page_bytes, .is_hugepage = is_huge};
 	int rc;
@@ -136,7 +141,7 @@ static int map_memfd(const char *name, uint64_t bytes, uint32_t page_bytes, bool
 	m.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | (is_huge ? MFD_HUGETLB : 0));
 	if (m.fd < 0)
 		return -errno;
-	rc = map_fd(m.fd, m.bytes, &m);
+	rc = map_fd(m.fd, m.bytes, want_stop, &m);
 	if (rc) {
 		close(m.fd);
 		return rc;
@@ -145,7 +150,7 @@ static int map_memfd(const char *name, uint64_t bytes, uint32_t page_bytes, bool
 	return 0;
 }
 
-static int map_fd(int fd, uint64_t bytes, struct mapping *out)
+static int map_fd(int fd, uint64_t bytes, const uint32_t *want_stop, struct mapping *out)
 {
 	uint8_t *base;
 	int rc;
@@ -155,7 +160,7 @@ static int map_fd(int fd, uint64_t bytes, struct mapping *out)
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (base == MAP_FAILED)
 		return -errno;
-	rc = prefault(base, bytes, out->page_bytes);
+	rc = prefault(base, bytes, out->page_bytes, want_stop);
 	if (rc) {
 		munmap(base, bytes);
 		return rc;
@@ -164,9 +169,22 @@ static int map_fd(int fd, uint64_t bytes, struct mapping *out)
 	return 0;
 }
 
-/* Takes every page now. MADV_POPULATE_WRITE reports a shortage as an error, where touching would end in SIGBUS or the
- * OOM killer. */
-static int prefault(uint8_t *base, uint64_t bytes, uint32_t page_bytes)
+/* Takes every page now, in pieces, between which it may be told that nobody wants them any more. */
+static int prefault(uint8_t *base, uint64_t bytes, uint32_t page_bytes, const uint32_t *want_stop)
+{
+	uint64_t piece = page_bytes > PREFAULT_BYTES ? page_bytes : PREFAULT_BYTES;
+	int rc = 0;
+
+	for (uint64_t at = 0; at < bytes && !rc; at += piece) {
+		if (want_stop && __atomic_load_n(want_stop, __ATOMIC_RELAXED))
+			return -ECANCELED;
+		rc = take_pages(base + at, bytes - at < piece ? bytes - at : piece, page_bytes);
+	}
+	return rc;
+}
+
+/* MADV_POPULATE_WRITE reports a shortage as an error, where touching would end in SIGBUS or the OOM killer. */
+static int take_pages(uint8_t *base, uint64_t bytes, uint32_t page_bytes)
 {
 	if (madvise(base, bytes, MADV_POPULATE_WRITE) == 0)
 		return 0;

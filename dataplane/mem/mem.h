@@ -58,11 +58,12 @@ struct mapping {
 int slab_map(uint64_t bytes, bool want_huge, struct mapping *out);
 
 /* Read arena: memfd, mapped read-write here, sealed SHRINK|GROW|FUTURE_WRITE|SEAL afterwards, so that a client can map
- * it read-only and can neither write, truncate nor punch holes. */
-int arena_map_read(const char *name, uint64_t bytes, bool want_huge, struct mapping *out);
+ * it read-only and can neither write, truncate nor punch holes. *want_stop is looked at between pieces of a long
+ * prefault: -ECANCELED once it is not 0; NULL = nobody will ask for that. */
+int arena_map_read(const char *name, uint64_t bytes, bool want_huge, const uint32_t *want_stop, struct mapping *out);
 
 /* Put arena and rings: memfd of 4 KiB pages, writable by the client, sealed SHRINK|GROW|SEAL. */
-int arena_map_shared(const char *name, uint64_t bytes, struct mapping *out);
+int arena_map_shared(const char *name, uint64_t bytes, const uint32_t *want_stop, struct mapping *out);
 
 /* Unmaps and closes; accepts a zeroed struct. */
 void mapping_unmap(struct mapping *m);

@@ -44,6 +44,7 @@ Test(api_leave, leaving_during_attach)
 	settle();
 	cr_expect_eq(control.n_calls[API_ATTACH], 0);
 	cr_expect_eq(api_n_sessions(api), 0);
+	cr_expect_eq(n_ever_registered, 0, "work was told, and did not finish it");
 	/* While control adopts it: it is detached again. */
 	fd = dial();
 	control.is_silent = true;

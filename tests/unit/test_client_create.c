@@ -201,6 +201,19 @@ Test(client_create, refusal_of_one_rail_undoes_everything)
 	cr_expect_eq(n_open_files(), n_files);
 }
 
+Test(client_create, who_left_meanwhile_is_not_finished)
+{
+	int n_files = n_open_files();
+	struct client_conf conf = conf_of(64);
+	uint32_t want_stop = 1;
+	struct client *c = NULL;
+
+	conf.want_stop = &want_stop;
+	cr_expect_eq(client_create(&conf, message, sizeof(message), &c), -ECANCELED);
+	cr_expect_null(c);
+	cr_expect(fakes[0].n_registered == 0 && n_open_files() == n_files);
+}
+
 Test(client_create, entries_outside_their_range)
 {
 	static const uint32_t wrong[] = {0, 1, 3, 100, 2048};

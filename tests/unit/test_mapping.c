@@ -99,7 +99,7 @@ static void check_read_arena(bool want_huge)
 	struct mapping m;
 	uint8_t *client;
 
-	cr_assert_eq(arena_map_read("read", 4 << 20, want_huge, &m), 0);
+	cr_assert_eq(arena_map_read("read", 4 << 20, want_huge, NULL, &m), 0);
 	cr_assert_eq(fcntl(m.fd, F_GET_SEALS), seals);
 	m.base[0] = 7;
 	m.base[m.bytes - 1] = 9;
@@ -147,7 +147,7 @@ Test(mapping, read_arena_does_not_open_through_proc)
 	char path[64];
 	int fd;
 
-	cr_assert_eq(arena_map_read("read", 1 << 20, false, &m), 0);
+	cr_assert_eq(arena_map_read("read", 1 << 20, false, NULL, &m), 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", m.fd);
 	fd = open(path, O_RDWR);
 	cr_assert_geq(fd, 0);
@@ -161,7 +161,7 @@ Test(mapping, shared_arena_is_writable_but_keeps_its_size)
 	struct mapping m;
 	uint8_t *client;
 
-	cr_assert_eq(arena_map_shared("put", 10000, &m), 0);
+	cr_assert_eq(arena_map_shared("put", 10000, NULL, &m), 0);
 	cr_assert_eq(m.bytes, 12288);
 	cr_assert_eq(m.page_bytes, 4096);
 	cr_assert_eq(fcntl(m.fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -180,7 +180,7 @@ Test(mapping, arenas_do_not_leak_into_children)
 {
 	struct mapping m;
 
-	cr_assert_eq(arena_map_shared("put", 4096, &m), 0);
+	cr_assert_eq(arena_map_shared("put", 4096, NULL, &m), 0);
 	cr_assert(fcntl(m.fd, F_GETFD) & FD_CLOEXEC);
 	mapping_unmap(&m);
 }
@@ -193,12 +193,27 @@ Test(mapping, failure_leaves_no_descriptor_behind)
 
 	close(before);
 	cr_assert_eq(setrlimit(RLIMIT_AS, &as), 0);
-	cr_assert_eq(arena_map_read("read", 1ull << 30, true, &m), -ENOMEM);
-	cr_assert_eq(arena_map_shared("put", 1ull << 30, &m), -ENOMEM);
-	cr_assert_eq(arena_map_shared("put", 0, &m), -EINVAL);
+	cr_assert_eq(arena_map_read("read", 1ull << 30, true, NULL, &m), -ENOMEM);
+	cr_assert_eq(arena_map_shared("put", 1ull << 30, NULL, &m), -ENOMEM);
+	cr_assert_eq(arena_map_shared("put", 0, NULL, &m), -EINVAL);
 	cr_assert_null(m.base);
 	after = dup(0);
 	cr_assert_eq(after, before);
 	/* A sanitizer needs room to end the process. */
 	cr_assert_eq(setrlimit(RLIMIT_AS, &no_limit), 0);
+}
+
+/* It looks before each piece. */
+Test(mapping, nobody_wants_it_any_more)
+{
+	uint32_t want_stop = 1;
+	struct mapping m = {0};
+
+	cr_assert_eq(arena_map_read("read", 1 << 20, false, &want_stop, &m), -ECANCELED);
+	cr_assert_eq(arena_map_shared("put", 1 << 20, &want_stop, &m), -ECANCELED);
+	cr_assert_null(m.base);
+	want_stop = 0;
+	cr_assert_eq(arena_map_shared("put", (65 << 20) + 4096, &want_stop, &m), 0);
+	cr_assert_eq(m.base[m.bytes - 1], 0);
+	mapping_unmap(&m);
 }
