@@ -20,6 +20,7 @@ int main(int argc, char **argv)
 
 	/* A reader that goes away is a write error, which is cleaned up after. */
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* the write says EFBIG */
 	rc = commands_parse(argc - 1, argv + 1, &c, &row);
 	if (rc != CLI_OK)
 		return rc;

@@ -30,6 +30,7 @@ static int make_wakers(struct client *c, const struct client_conf *conf, char *m
 static int plan_layout(uint32_t n_entries, struct layout *l);
 static int map_all(struct client *c, const struct client_conf *conf, const struct layout *l, char *message,
 	uint32_t message_bytes);
+static const char *remedy(int rc, const char *usual);
 static int register_all(struct client *c, const struct client_conf *conf, char *message, uint32_t message_bytes);
 static void write_header(struct client *c, const struct client_conf *conf, const struct layout *l);
 static int explain(int rc, char *message, uint32_t message_bytes, const char *fmt, ...)
@@ -149,21 +150,27 @@ static int map_all(
 	snprintf(name, sizeof(name), "railyard-ring-%u", conf->id);
 	rc = arena_map_shared(name, l->total, NULL, &c->ring);
 	if (rc < 0)
-		return explain(
-			rc, message, message_bytes, "no memory for rings of %u bytes: %s", l->total, strerror(-rc));
+		return explain(rc, message, message_bytes, "no memory for rings of %u bytes: %s; %s", l->total,
+			strerror(-rc), remedy(rc, "detach other clients"));
 	snprintf(name, sizeof(name), "railyard-read-%u", conf->id);
 	rc = arena_map_read(name, conf->read_arena_bytes, conf->want_hugepages, conf->want_stop, &c->read_arena);
 	if (rc < 0)
-		return explain(rc, message, message_bytes,
-			"no memory for a read arena of %" PRIu64 " bytes: %s; ask for a smaller one",
-			conf->read_arena_bytes, strerror(-rc));
+		return explain(rc, message, message_bytes, "no memory for a read arena of %" PRIu64 " bytes: %s; %s",
+			conf->read_arena_bytes, strerror(-rc), remedy(rc, "ask for a smaller one"));
 	snprintf(name, sizeof(name), "railyard-put-%u", conf->id);
 	rc = arena_map_shared(name, conf->put_arena_bytes, conf->want_stop, &c->put_arena);
 	if (rc < 0)
-		return explain(rc, message, message_bytes,
-			"no memory for a put arena of %" PRIu64 " bytes: %s; ask for a smaller one",
-			conf->put_arena_bytes, strerror(-rc));
+		return explain(rc, message, message_bytes, "no memory for a put arena of %" PRIu64 " bytes: %s; %s",
+			conf->put_arena_bytes, strerror(-rc), remedy(rc, "ask for a smaller one"));
 	return 0;
+}
+
+/* They are files to the kernel, whose limits are those of the daemon. */
+static const char *remedy(int rc, const char *usual)
+{
+	if (rc == -EFBIG)
+		return "raise the daemon's limit of file sizes (ulimit -f)";
+	return rc == -EMFILE || rc == -ENFILE ? "raise the daemon's limit of open files (ulimit -n)" : usual;
 }
 
 /* A client can make pages of what it may write unreadable, so both are guarded; the read arena is sealed against that.

@@ -52,9 +52,10 @@ int conn_check_addresses(const struct config *config, char *message, uint32_t me
 
 static int cannot_listen(const struct rail_conf *rail, int rc, char *message, uint32_t message_bytes)
 {
-	snprintf(message, message_bytes,
-		"rail %s: listen on %s port %u: %s; choose another address or port for this rail", rail->name,
-		rail->address, rail->port, error_text(rc));
+	snprintf(message, message_bytes, "rail %s: listen on %s port %u: %s; %s", rail->name, rail->address, rail->port,
+		error_text(rc),
+		rc == -EMFILE || rc == -ENFILE ? "raise the limit of open files (ulimit -n)"
+					       : "choose another address or port for this rail");
 	return rc;
 }
 

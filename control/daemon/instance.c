@@ -33,9 +33,13 @@ int instance_claim(const struct config *c, struct instance *out, char *message, 
 	} while (rc == -EAGAIN);
 	if (rc < 0)
 		return explain(c, directory, &i, rc, message, message_bytes);
-	/* Only for whoever finds the lock taken. */
+	/* Only for whoever finds the lock taken. A process that may not even write this can make no memory for clients
+	 * either. */
 	(void)!ftruncate(i.fd, 0);
-	dprintf(i.fd, "%d\n", (int)getpid());
+	if (dprintf(i.fd, "%d\n", (int)getpid()) < 0 && errno == EFBIG) {
+		instance_release(&i);
+		return explain(c, directory, &i, -EFBIG, message, message_bytes);
+	}
 	*out = i;
 	return 0;
 }
@@ -101,6 +105,11 @@ static int explain(const struct config *c, const char *directory, const struct i
 	else if (rc == -EMLINK || rc == -ELOOP)
 		snprintf(message, message_bytes, "node %s: %s is no lock file of a daemon: remove it", c->node_name,
 			i->path);
+	else if (rc == -EFBIG)
+		snprintf(message, message_bytes,
+			"run directory %s: %s cannot be written: %s; raise the limit of file sizes: ulimit -f, or "
+			"LimitFSIZE= of the unit",
+			directory, i->path, strerror(-rc));
 	else
 		snprintf(message, message_bytes,
 			"run directory %s: %s cannot be made: %s; %s for this user, or set socket to a path in one "

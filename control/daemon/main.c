@@ -11,11 +11,16 @@
 
 #include <rte_eal.h>
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+
+/* Some 21 and 8 are open before anybody connects; the rest is for connections. */
+#define FILES_OF_NODE 40u
+#define FILES_OF_RAIL 12u
 
 static enum daemon_exit show(const struct options *o);
 static enum daemon_exit load(const char *path, struct config *config);
@@ -23,7 +28,7 @@ static void keep_eal_args(const struct options *o, char **argv, struct config *c
 static enum daemon_exit print_config(const struct config *config);
 static enum daemon_exit start(const struct options *o, char **argv, const struct config *config);
 static void block_signals(void);
-static void raise_open_files(void);
+static int check_open_files(const struct config *config);
 
 int main(int argc, char **argv)
 {
@@ -108,7 +113,8 @@ static enum daemon_exit start(const struct options *o, char **argv, const struct
 
 	/* Before EAL: its threads inherit the mask, and it narrows the affinity of this one. */
 	block_signals();
-	raise_open_files();
+	if (check_open_files(config) < 0)
+		return EXIT_ENVIRONMENT;
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || guard_install() < 0) {
 		log_error("start: CPU affinity or the SIGBUS guard is not to be had");
 		return EXIT_ENVIRONMENT;
@@ -127,7 +133,8 @@ static enum daemon_exit start(const struct options *o, char **argv, const struct
 	return rc;
 }
 
-/* The api thread takes these from a signalfd; a peer that closes its end must not end us. */
+/* The api thread takes these from a signalfd; a peer that closes its end must not end us, nor a file that may not grow
+ * (ulimit -f): the call that meets it says EFBIG. */
 static void block_signals(void)
 {
 	sigset_t set;
@@ -138,16 +145,26 @@ static void block_signals(void)
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 }
 
 /* Seven descriptors for each attached client: the usual soft limit of 1024, kept for programs that select(), is met
- * before reader.max_clients. EAL does so too, as a side effect of setting up memory; nothing promises that it stays. */
-static void raise_open_files(void)
+ * before reader.max_clients. And EAL ends in a panic without those that it needs. */
+static int check_open_files(const struct config *config)
 {
+	unsigned long need = FILES_OF_NODE + FILES_OF_RAIL * (unsigned long)config->n_rails;
 	struct rlimit files;
 
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+		return 0;
+	if (files.rlim_cur < files.rlim_max) {
 		files.rlim_cur = files.rlim_max;
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
+	if (files.rlim_cur >= need)
+		return 0;
+	log_error("open files: %lu are needed for %u rails and a client, the limit is %lu; raise it: ulimit -n, or "
+		  "LimitNOFILE= of the unit",
+		need, config->n_rails, (unsigned long)files.rlim_cur);
+	return -EMFILE;
 }

@@ -238,7 +238,10 @@ static int make_rails(struct node *n, struct text *t)
 		if (rc < 0)
 			return explain(t, rc, "rail %s: transport %s cannot be opened on '%s': %s; check %s",
 				c->rails[i].name, c->rails[i].transport, c->rails[i].address,
-				why[0] ? why : strerror(-rc), why[0] ? "its keys" : "address and netdev");
+				why[0] ? why : strerror(-rc),
+				rc == -EMFILE || rc == -ENFILE ? "the limit of open files (ulimit -n)"
+				: why[0]                       ? "its keys"
+							       : "address and netdev");
 		n->n_rails++;
 		n->regions.rails[i] = (struct region_rail){
 			.rail = n->rails[i],

@@ -18,9 +18,11 @@ config() {
 		"$node" "$socket" "$transport" "$address" "$port" "${rail:+, $rail}" "$more" >"$conf"
 }
 
-# run ARGUMENT...: the daemon, its words in $tmp/said; one that starts all the same is ended after 15 s (status 124).
+# run ARGUMENT...: the daemon, its words in $tmp/said; one that starts all the same is ended after run_s, 15 s (status 124). Its words come through a pipe,
+# because it may be forbidden to write files.
 run() {
-	${launcher[@]+"${launcher[@]}"} timeout -k 5 15 "$DAEMON" "$@" >"$tmp/said" 2>&1 </dev/null
+	${launcher[@]+"${launcher[@]}"} timeout -k 5 "${run_s:-15}" "$DAEMON" "$@" 2>&1 </dev/null | cat >"$tmp/said"
+	return "${PIPESTATUS[0]}"
 }
 
 # refuses WHAT STATUS WORDS... -- ARGUMENT...: it ends with the status and says all of the words, in few lines, and "ready" is not one of them.
@@ -171,10 +173,28 @@ fi
 config
 launcher+=(prlimit --memlock=0)
 starts "a TCP rail needs no lockable memory (ulimit -l 0)" 'ready: 1 rails of 1'
-launcher+=(prlimit --nofile=16)
-run -- --config "$conf"
-check "too few open files are told with the limit" grep -q 'raise the limit of open files' "$tmp/said"
+for n in 8 10 20 30 51; do
+	launcher+=(prlimit --nofile=$n)
+	refuses "$n open files are too few" 4 "open files: 52 are needed for 1 rails and a client, the limit is $n; raise it: ulimit -n, or LimitNOFILE= of the unit" -- --config "$conf"
+	unset 'launcher[-1]'
+done
+launcher+=(prlimit --nofile=52)
+starts "52 are enough" 'ready: 1 rails of 1'
+unset 'launcher[-1]'
+launcher+=(prlimit --fsize=0)
+most_lines=6 refuses "files that may not be written" 4 "$tmp/n1.lock cannot be written: File too large; raise the limit of file sizes: ulimit -f, or LimitFSIZE= of the unit" -- --config "$conf"
 unset 'launcher[-1]' 'launcher[-1]'
+# Less and less address space: each step of the start finds none, and none of them sends a store's operator to a reader's keys.
+n_tables=0 wrong=''
+for ((kib = 150000; kib < 400000; kib += 10000)); do
+	launcher+=(prlimit --as=$((kib * 1024)))
+	run_s=2 run -- --config "$conf"
+	unset 'launcher[-1]'
+	! grep -q 'ready:' "$tmp/said" || break
+	n_tables=$((n_tables + $(grep -c 'control: no memory for its tables' "$tmp/said")))
+	grep -E ' error $|reader\.|max_reads' "$tmp/said" && wrong="$wrong $kib"
+done
+check "a store without address space names none of a reader's keys" [ "$n_tables" -gt 0 ] && [ -z "$wrong" ]
 chmod 000 "$conf"
 refuses "a file that may not be read" 3 "$conf: cannot be opened: Permission denied" -- --config "$conf"
 rm -f "$conf"

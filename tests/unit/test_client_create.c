@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,6 +236,22 @@ Test(client_create, too_much_memory_is_told)
 	conf.put_arena_bytes = 1ull << 60;
 	cr_expect_lt(client_create(&conf, message, sizeof(message), &c), 0);
 	cr_expect_not_null(strstr(message, "put arena"), "%s", message);
+}
+
+/* The memory of clients is files to the kernel; a limit that they meet is told, and is no signal. */
+Test(client_create, files_that_may_not_be_so_large_are_told_with_the_limit)
+{
+	struct rlimit limit = {READ_BYTES - 4096, RLIM_INFINITY};
+	struct client_conf conf = conf_of(64);
+	struct client *c = NULL;
+
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	cr_expect_eq(client_create(&conf, message, sizeof(message), &c), -EFBIG);
+	cr_expect(strstr(message, "read arena of 1048576 bytes") && strstr(message, "ulimit -f"), "%s", message);
+	conf.read_arena_bytes = READ_BYTES / 4;
+	cr_expect_eq(client_create(&conf, message, sizeof(message), &c), 0, "%s", message);
+	client_destroy(c);
 }
 
 static void *run_work(void *arg)
