@@ -5,6 +5,7 @@
  */
 #include "read/control_priv.h"
 
+#define QUEUED_LOOKS 4u
 #define DEALT_TEXT "; without failover a transfer keeps to the rails that it was dealt"
 
 static bool is_tail(struct control *c);
@@ -15,6 +16,7 @@ static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static struct segment *from_orphans(struct xfer *x, uint16_t r);
 static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
+static uint64_t queued_bytes(const struct control *c, const struct xfer *x, uint32_t eligible);
 static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t r, const struct plan_piece *p);
 static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
@@ -187,6 +189,7 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 {
 	struct plan_piece p;
 
+	x->plan.queued_bytes = queued_bytes(c, x, eligible);
 	if (!(unlikely(c->rails[r].is_weak)
 			    ? plan_next_small(&x->plan, r, eligible, slow_piece_bytes(c, &c->rails[r]), &p)
 			    : plan_next(&x->plan, r, eligible, &p)))
@@ -194,6 +197,17 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 	if (p.n_stripes > 1)
 		cut_at_gap(x, &p);
 	return make_segment(c, x, r, &p);
+}
+
+/* What others that may use the same rails still have to hand out; a few of them say enough. */
+static uint64_t queued_bytes(const struct control *c, const struct xfer *x, uint32_t eligible)
+{
+	const struct xfer *y = TAILQ_FIRST(&c->active);
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; y && i < QUEUED_LOOKS; i++, y = TAILQ_NEXT(y, work))
+		sum += y != x && !(eligible & x->plan.rail_mask & ~y->plan.rail_mask) ? y->plan.unissued_bytes : 0;
+	return sum;
 }
 
 static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t r, const struct plan_piece *p)

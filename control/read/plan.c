@@ -121,8 +121,8 @@ void plan_cut(struct plan *p, struct plan_piece *piece, uint32_t n_stripes)
 	p->next_stripe = piece->stripe + n_stripes;
 }
 
-/* Full segments while there is plenty; towards the end smaller ones, so that all rails finish within a small one of
- * each other. */
+/* Full segments while there is plenty, here or in the transfers behind; towards the end of all smaller ones, so that
+ * all rails finish within a small one of each other. */
 static uint32_t piece_bytes(const struct plan *p, uint32_t eligible)
 {
 	uint32_t n = (uint32_t)__builtin_popcount(eligible);
@@ -130,7 +130,7 @@ static uint32_t piece_bytes(const struct plan *p, uint32_t eligible)
 
 	if (n < 2 || p->rr_rail)
 		return p->segment_bytes;
-	share = p->unissued_bytes / (2 * n) / SPLIT_ALIGN * SPLIT_ALIGN;
+	share = (p->unissued_bytes + p->queued_bytes) / (2 * n) / SPLIT_ALIGN * SPLIT_ALIGN;
 	if (share > p->segment_bytes)
 		return p->segment_bytes;
 	return share > RY_SEGMENT_MIN_BYTES ? (uint32_t)share : RY_SEGMENT_MIN_BYTES;

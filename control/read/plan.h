@@ -35,6 +35,8 @@ struct plan_span {
 struct plan {
 	uint64_t size_bytes; /* of the object */
 	uint64_t unissued_bytes;
+	uint64_t queued_bytes; /* of other transfers that keep these rails busy when this one ends; the caller's, before
+				  plan_next */
 	uint32_t stripe_bytes;
 	uint32_t first_stripe;
 	uint32_t end_stripe;    /* one past the last */

@@ -272,6 +272,39 @@ Test(node_rails, two_clients_at_once)
 	rig_stop(&r);
 }
 
+/* Small pieces at an object's end are for the end of the work: before other objects they would be so many messages
+ * more. */
+Test(node_rails, whole_segments_while_others_wait)
+{
+	uint64_t before, alone, n_segments;
+	struct ry_cqe cqe;
+	uint8_t *data;
+	struct rig r;
+
+	rig_init(&r, 2, 200000000);
+	rig_start(&r);
+	data = put(&r, "k", 8 * MIB, 4 * MIB);
+	before = stat_get(&r.node->counters.segments_handed);
+	reads(&r, "k", data, 8 * MIB, 0);
+	alone = stat_get(&r.node->counters.segments_handed) - before;
+	before += alone;
+	for (int n_sent = 0, n_done = 0; n_done < 16; rig_step(&r)) {
+		for (; n_sent < 16 && n_sent - n_done < 4; n_sent++)
+			rig_submit_read(&r, r.client, "k", 0, UINT64_MAX, 0, 0);
+		for (; rig_reap(&r, r.client, &cqe); n_done++) {
+			cr_assert(rig_same(r.client, &cqe, data, 8 * MIB));
+			rig_release(&r, r.client, cqe.lease_id);
+		}
+	}
+	n_segments = stat_get(&r.node->counters.segments_handed) - before;
+	cr_assert_gt(alone, 12u);
+	cr_assert_lt(n_segments, 16 * alone * 3 / 4, "%lu segments, %lu of a read alone", (unsigned long)n_segments,
+		(unsigned long)alone);
+	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}
+
 Test(node_rails, busy_is_no_failure)
 {
 	uint64_t t[10];

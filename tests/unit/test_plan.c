@@ -427,6 +427,26 @@ Test(plan, one_rail_in_order_and_whole_segments)
 	run_free(&r);
 }
 
+/* What ends the work of these rails is the end of the last transfer, not of each. */
+Test(plan, the_end_is_not_cut_small_before_others)
+{
+	struct run alone, followed;
+
+	run_init(&alone, 16 * MIB, 4 * MIB, 2);
+	run_init(&followed, 16 * MIB, 4 * MIB, 2);
+	followed.p.queued_bytes = 4 * SEG;
+	for (uint16_t f = 0; any(&alone, f); f ^= 1)
+		;
+	for (uint16_t f = 0; any(&followed, f); f ^= 1)
+		;
+	cr_assert_eq(followed.n, 16u, "%u pieces", followed.n);
+	cr_assert_gt(alone.n, 20u, "%u pieces", alone.n);
+	check_cover(&alone, "alone");
+	check_cover(&followed, "followed");
+	run_free(&alone);
+	run_free(&followed);
+}
+
 Test(plan, small_stripes_travel_together)
 {
 	struct run r;
