@@ -6,7 +6,7 @@
  *
  * Needs an RDMA device: RY_VERBS_ADDRESS is an address of it. Run in the guests (tests/vm).
  */
-#include "conform.h"
+#include "conform_verbs.h"
 
 #include <criterion/criterion.h>
 
@@ -15,7 +15,6 @@
 #include <string.h>
 
 #include "sync/sync.h"
-#include "transport/ib/ib.h"
 
 #define MIB (1u << 20)
 #define MEMORY_BYTES (2 * MIB)
@@ -23,7 +22,7 @@
 #define REGION_A 3u
 #define REGION_B 7u
 
-static struct conform *c;
+struct conform *c;
 static uint8_t *mem_a, *mem_b; /* MEMORY_BYTES each, registered */
 
 static struct qp *make_qp(struct rail *rail, uint16_t qp_idx, bool is_dialler)
@@ -32,7 +31,7 @@ static struct qp *make_qp(struct rail *rail, uint16_t qp_idx, bool is_dialler)
 		.pair_idx = 1, .qp_idx = qp_idx, .is_dialler = is_dialler, .peer_credits = 24, .fd = -1};
 	struct qp *qp = NULL;
 
-	cr_assert_eq(c->ops->pair_connect(rail, &req, &qp), 0);
+	cr_assert_eq(rail->ops.pair_connect(rail, &req, &qp), 0);
 	return qp;
 }
 
@@ -40,8 +39,8 @@ static void join(struct rail *rail, struct qp *qp, const struct rail *peer_rail,
 {
 	struct qp_address at;
 
-	c->ops->qp_local(peer_rail, peer, &at);
-	cr_assert_eq(c->ops->qp_remote(rail, qp, &at), 0);
+	rail->ops.qp_local(peer_rail, peer, &at);
+	cr_assert_eq(rail->ops.qp_remote(rail, qp, &at), 0);
 }
 
 void conform_setup(struct conform *to, uint16_t n_qps)
@@ -65,17 +64,21 @@ void conform_setup(struct conform *to, uint16_t n_qps)
 	to->a = conform_rail_new(to->ops, &conf, 0);
 	to->b = conform_rail_new(to->ops, &conf, 1);
 	cr_assert(to->a->attr.has_device_windows && to->a->next_keys);
-	for (uint16_t i = 0; i < n_qps; i++) {
-		to->qa[i] = make_qp(to->a, i, true);
-		to->qb[i] = make_qp(to->b, i, false);
-		join(to->a, to->qa[i], to->b, to->qb[i]);
-		join(to->b, to->qb[i], to->a, to->qa[i]);
-		conform_adopt(to->a, to->qa[i]);
-		conform_adopt(to->b, to->qb[i]);
-	}
+	for (uint16_t i = 0; i < n_qps; i++)
+		verbs_pair_up(to, i);
 }
 
-static void begin(uint16_t n_qps)
+void verbs_pair_up(struct conform *to, uint16_t i)
+{
+	to->qa[i] = make_qp(to->a, i, true);
+	to->qb[i] = make_qp(to->b, i, false);
+	join(to->a, to->qa[i], to->b, to->qb[i]);
+	join(to->b, to->qb[i], to->a, to->qa[i]);
+	conform_adopt(to->a, to->qa[i]);
+	conform_adopt(to->b, to->qb[i]);
+}
+
+void verbs_begin(uint16_t n_qps)
 {
 	c = calloc(1, sizeof(*c));
 	conform_setup(c, n_qps);
@@ -109,14 +112,18 @@ static void end_qp(struct rail *rail, struct qp *qp)
 	cr_assert(c->ops->stop(rail, qp), "ended for good");
 }
 
-static void over(void)
+void verbs_pair_down(uint16_t i)
 {
-	for (uint16_t i = 0; i < CONFORM_QPS_MAX && c->qa[i]; i++) {
-		end_qp(c->a, c->qa[i]);
-		end_qp(c->b, c->qb[i]);
-		conform_close_a(c, i);
-		conform_close_b(c, i);
-	}
+	end_qp(c->a, c->qa[i]);
+	end_qp(c->b, c->qb[i]);
+	conform_close_a(c, i);
+	conform_close_b(c, i);
+}
+
+void verbs_over(void)
+{
+	for (uint16_t i = 0; i < CONFORM_QPS_MAX && c->qa[i]; i++)
+		verbs_pair_down(i);
 	c->ops->mem_dereg(c->a, REGION_A);
 	c->ops->mem_dereg(c->b, REGION_B);
 	c->ops->close(c->a);
@@ -196,7 +203,7 @@ Test(conform_verbs, messages_go_both_ways_whole_and_in_order)
 {
 	alignas(8) uint8_t want[WIRE_MSG_BYTES];
 
-	begin(2);
+	verbs_begin(2);
 	for (uint64_t i = 0; i < 2000; i++) {
 		/* As credits see to it: never more than the receives there are. */
 		conform_wait_for(c, WC_RECV, c->qa[i & 1], (uint32_t)(i / 2 > 40 ? i / 2 - 40 : 0));
@@ -214,7 +221,7 @@ Test(conform_verbs, messages_go_both_ways_whole_and_in_order)
 		cr_assert(!memcmp(e->msg, want, e->wc.len_bytes), "message %lu differs", i);
 	}
 	cr_assert_eq(conform_count(c, WC_QP_DOWN, c->qa[0]) + conform_count(c, WC_QP_DOWN, c->qb[0]), 0);
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, a_message_that_is_not_ours_ends_the_qp)
@@ -222,7 +229,7 @@ Test(conform_verbs, a_message_that_is_not_ours_ends_the_qp)
 	struct wire_msg bad = {.type = WIRE_CANCEL, .len_bytes = sizeof(bad), .reserved = 1};
 	struct wr wr = {.op = WR_SEND, .addr = &bad, .len_bytes = sizeof(bad), .region = REGION_NONE};
 
-	begin(2);
+	verbs_begin(2);
 	wr.qp = c->qb[0];
 	conform_post(c, c->b, &wr);
 	conform_wait_for(c, WC_QP_DOWN, c->qa[0], 1);
@@ -230,7 +237,7 @@ Test(conform_verbs, a_message_that_is_not_ours_ends_the_qp)
 	cr_assert_not(conform_event(c, WC_QP_DOWN, c->qa[0], 0)->wc.is_fenced);
 	conform_send(c, c->b, c->qb[1], 1, 8);
 	conform_wait_for(c, WC_RECV, c->qa[1], 1);
-	over();
+	verbs_over();
 }
 
 /* ---- windows ---- */
@@ -239,7 +246,7 @@ Test(conform_verbs, writes_land_at_their_offsets)
 {
 	struct window *w;
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 5, 1000, MIB);
 	post_b(WR_WRITE, 0, w->key, 0, 0, 1);
 	post_b(WR_WRITE, 0, w->key, 17, 100, 300);
@@ -250,13 +257,13 @@ Test(conform_verbs, writes_land_at_their_offsets)
 	cr_assert(mem_a[1000] == mem_b[0] && !memcmp(mem_a + 1017, mem_b + 100, 300) && mem_a[999 + MIB] == mem_b[7]);
 	cr_assert(!mem_a[999] && !mem_a[1001] && !mem_a[1000 + MIB]);
 	close_window(w);
-	over();
+	verbs_over();
 }
 
 /* The order that the whole design stands on: bytes, then the message behind them, then the closed window. */
 Test(conform_verbs, bytes_are_there_when_the_message_is)
 {
-	begin(1);
+	verbs_begin(1);
 	for (uint32_t i = 0; i < 60; i++) {
 		struct window *w = open_window(0, i % 4, (i % 4) * 300000, 300000);
 
@@ -266,14 +273,14 @@ Test(conform_verbs, bytes_are_there_when_the_message_is)
 		cr_assert(!memcmp(w->addr, mem_b + i * 1000, 300000), "message %u overtook its bytes", i);
 		close_window(w);
 	}
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, a_key_changes_with_every_bind)
 {
 	uint32_t last = 0;
 
-	begin(1);
+	verbs_begin(1);
 	for (uint32_t i = 0; i < 300; i++) { /* the rotating part has 8 bits */
 		struct window *w = open_window(0, 9, 0, 4096);
 
@@ -281,7 +288,7 @@ Test(conform_verbs, a_key_changes_with_every_bind)
 		last = w->key;
 		close_window(w);
 	}
-	over();
+	verbs_over();
 }
 
 /* A WRITE that the device refuses: an access error at the writer, no byte, and the other QP lives on. */
@@ -292,21 +299,21 @@ static void refused(uint16_t q, uint32_t key, uint64_t offset, uint32_t len)
 	cr_assert_eq(conform_event(c, WC_QP_DOWN, c->qb[q], 0)->wc.status, WC_ERR_ACCESS);
 	conform_settle(c);
 	cr_assert(is_untouched());
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, write_outside_its_region_is_refused)
 {
-	begin(1);
+	verbs_begin(1);
 	refused(0, open_window(0, 1, MEMORY_BYTES - 8192, 8192)->key, 1, 8192);
 }
 
 /* Linux 6.1's rxe compares with the region, not with the window (docs/verbs.md): only a NIC can show this. */
 Test(conform_verbs, write_outside_its_window_is_refused)
 {
-	begin(1);
+	verbs_begin(1);
 	if (ib_of(c->a)->attr.vendor_id == RXE_VENDOR) {
-		over();
+		verbs_over();
 		cr_skip_test("Soft-RoCE does not check a window's bounds: needs an RDMA NIC");
 	}
 	refused(0, open_window(0, 1, 4096, 8192)->key, 1, 8192);
@@ -316,7 +323,7 @@ Test(conform_verbs, write_through_a_closed_window_is_refused)
 {
 	struct window *w;
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 1, 0, 8192);
 	close_window(w);
 	refused(0, w->key, 0, 100);
@@ -327,7 +334,7 @@ Test(conform_verbs, write_with_the_key_before_is_refused)
 	struct window *w;
 	uint32_t old;
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 1, 0, 8192);
 	old = w->key;
 	close_window(w);
@@ -337,7 +344,7 @@ Test(conform_verbs, write_with_the_key_before_is_refused)
 
 Test(conform_verbs, write_over_another_qp_is_refused)
 {
-	begin(2);
+	verbs_begin(2);
 	refused(1, open_window(0, 1, 0, 8192)->key, 0, 100);
 }
 
@@ -345,7 +352,7 @@ Test(conform_verbs, a_window_for_reading_is_not_written)
 {
 	struct window *w;
 
-	begin(1);
+	verbs_begin(1);
 	w = bind(0, 1, 0, 8192, WINDOW_READS, 3);
 	conform_wait_for(c, WC_RECV, c->qb[0], 1);
 	refused(0, w->key, 0, 100);
@@ -356,7 +363,7 @@ Test(conform_verbs, write_by_the_region_s_own_key_is_refused)
 {
 	const struct ibv_mr *mr;
 
-	begin(1);
+	verbs_begin(1);
 	open_window(0, 1, 0, 8192);
 	mr = ib_of(c->a)->mrs[REGION_A].mr;
 	refused(0, mr->lkey, (uintptr_t)mem_a, 100);
@@ -368,7 +375,7 @@ Test(conform_verbs, a_window_for_reading_is_read)
 {
 	struct window *w;
 
-	begin(1);
+	verbs_begin(1);
 	conform_fill(mem_a, MEMORY_BYTES, 77);
 	w = bind(0, 2, 4096, MIB, WINDOW_READS, 3);
 	conform_wait_for(c, WC_RECV, c->qb[0], 1);
@@ -377,21 +384,21 @@ Test(conform_verbs, a_window_for_reading_is_read)
 	cr_assert_eq(conform_event(c, WC_READ, c->qb[0], 0)->wc.ctx, mem_b);
 	cr_assert(!memcmp(mem_b, mem_a + 4106, 900000));
 	close_window(w);
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, a_window_for_writing_is_not_read)
 {
 	struct window *w;
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 2, 0, 8192);
 	memset(mem_b, 0xee, 100);
 	post_b(WR_READ, 0, w->key, 0, 0, 100);
 	conform_wait_for(c, WC_QP_DOWN, c->qb[0], 1);
 	cr_assert_eq(conform_event(c, WC_QP_DOWN, c->qb[0], 0)->wc.status, WC_ERR_ACCESS);
 	cr_assert(mem_b[0] == 0xee && mem_b[99] == 0xee);
-	over();
+	verbs_over();
 }
 
 /* ---- the fence ---- */
@@ -407,7 +414,7 @@ Test(conform_verbs, nothing_lands_after_the_fence)
 	for (unsigned round = 0; round < 8; round++) {
 		struct window *w;
 
-		begin(1);
+		verbs_begin(1);
 		w = open_window(0, 1, 0, MEMORY_BYTES);
 		for (uint32_t i = 0; i < 60; i++)
 			post_b(WR_WRITE, 0, w->key, i * 32768, i * 32768, 32768);
@@ -419,7 +426,7 @@ Test(conform_verbs, nothing_lands_after_the_fence)
 		for (int i = 0; i < 300; i++)
 			conform_turn(c); /* the writer's side goes on */
 		cr_assert(!memcmp(then, mem_a, MEMORY_BYTES), "round %u: bytes landed after the fence", round);
-		over();
+		verbs_over();
 	}
 	cr_log_warn("%u of 8 rounds were fenced while writes were under way", n_cut);
 	free(then);
@@ -430,7 +437,7 @@ Test(conform_verbs, a_fenced_slot_has_a_fresh_key_and_works)
 	struct window *w;
 	uint32_t old;
 
-	begin(2);
+	verbs_begin(2);
 	w = open_window(0, 1, 0, 8192);
 	old = w->key;
 	end_qp(c->a, c->qa[0]);
@@ -442,12 +449,12 @@ Test(conform_verbs, a_fenced_slot_has_a_fresh_key_and_works)
 	conform_wait_for(c, WC_RECV, c->qa[1], 1);
 	cr_assert(!memcmp(mem_a, mem_b, 8192));
 	close_window(w);
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, a_peer_that_left_is_noticed_when_it_is_asked)
 {
-	begin(1);
+	verbs_begin(1);
 	end_qp(c->b, c->qb[0]);
 	conform_send(c, c->a, c->qa[0], 1, 1);
 	conform_wait_for(c, WC_QP_DOWN, c->qa[0], 1);
@@ -457,7 +464,7 @@ Test(conform_verbs, a_peer_that_left_is_noticed_when_it_is_asked)
 		conform_send(c, c->a, c->qa[0], 1, 1);
 	conform_settle(c);
 	cr_assert_eq(conform_count(c, WC_QP_DOWN, c->qa[0]), 1);
-	over();
+	verbs_over();
 }
 
 /* ---- queues and sleep ---- */
@@ -468,7 +475,7 @@ Test(conform_verbs, a_full_send_queue_is_short_and_recovers)
 	struct window *w;
 	uint32_t n = 0;
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 0, 0, 4096);
 	wr.qp = c->qb[0];
 	wr.addr = mem_b;
@@ -481,7 +488,7 @@ Test(conform_verbs, a_full_send_queue_is_short_and_recovers)
 	post_b(WR_WRITE, 0, w->key, 0, 0, 64);
 	conform_wait_for(c, WC_WRITE, c->qb[0], n + 1);
 	close_window(w);
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, a_bind_is_never_taken_without_its_message)
@@ -491,7 +498,7 @@ Test(conform_verbs, a_bind_is_never_taken_without_its_message)
 	struct wr wr[2];
 	alignas(8) uint8_t msg[WIRE_MSG_BYTES];
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 0, 0, 4096);
 	mine = &c->a->windows[8];
 	*mine = (struct window){
@@ -511,12 +518,12 @@ Test(conform_verbs, a_bind_is_never_taken_without_its_message)
 	cr_assert_eq(c->a->post(c->a, wr, 2), 0);
 	cr_assert_eq(c->a->next_keys[8], mine->key);
 	(void)w;
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, arm_sees_a_message_come)
 {
-	begin(1);
+	verbs_begin(1);
 	for (uint32_t i = 0; i < 20; i++) {
 		struct pollfd p = {.events = POLLIN};
 
@@ -528,7 +535,7 @@ Test(conform_verbs, arm_sees_a_message_come)
 		cr_assert_eq(poll(&p, 1, 5000), 1, "the message came and woke nobody");
 		conform_wait_for(c, WC_RECV, c->qa[0], i + 1);
 	}
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, arm_does_not_sleep_over_a_completion)
@@ -537,7 +544,7 @@ Test(conform_verbs, arm_does_not_sleep_over_a_completion)
 	struct wr wr;
 	int fd;
 
-	begin(1);
+	verbs_begin(1);
 	w = open_window(0, 0, 0, 4096);
 	conform_settle(c);
 	wr = (struct wr){.op = WR_INV, .qp = c->qa[0], .window = w, .ctx = w};
@@ -551,12 +558,12 @@ Test(conform_verbs, arm_does_not_sleep_over_a_completion)
 	}
 	conform_wait_for(c, WC_INV, c->qa[0], 1);
 	w->state = WINDOW_FREE;
-	over();
+	verbs_over();
 }
 
 Test(conform_verbs, many_mib_arrive_byte_exact)
 {
-	begin(2);
+	verbs_begin(2);
 	for (uint32_t round = 0; round < 16; round++) {
 		struct window *w[2] = {open_window(0, 0, 0, MIB), open_window(1, 1, MIB, MIB)};
 
@@ -573,5 +580,5 @@ Test(conform_verbs, many_mib_arrive_byte_exact)
 		close_window(w[0]);
 		close_window(w[1]);
 	}
-	over();
+	verbs_over();
 }

@@ -2,7 +2,7 @@
 """The conformance suite of the verbs transport (tests/conform/conform_verbs.c) on rxe0."""
 import re
 
-N_TESTS = 22
+N_TESTS = 24
 NEEDS_NIC = {'write_outside_its_window_is_refused'}  # rxe compares with the region's bounds only
 
 
