@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Bytes over two rails: exact at every size, spread as planned, carried by the RDMA devices and by nothing else."""
+import json
+
 import nodes
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -18,7 +20,7 @@ def run(t, g, build):
     def logs():
         return f'{store.log()[-3000:]}\n{reader.log()[-3000:]}'
 
-    for scenario in (sizes, healthy, shares, one_rail_drained, ranges):
+    for scenario in (sizes, healthy, shares, no_staging, one_rail_drained, ranges):
         with t.scenario(scenario.__name__, logs):
             scenario(t, g, store, reader)
     with t.scenario('reader_without_rail1', logs):
@@ -145,6 +147,16 @@ def shares(t, g, _store, reader):
     t.check('nothing of it went over TCP', on_sockets < 256 * KIB, f'{on_sockets} bytes on the network devices')
     sockets = g.check('ss -Htn state established').output
     t.equal('a bootstrap socket for each pair, and no data sockets', len(sockets.splitlines()), 4)
+
+
+# A device writes to registered memory alone. Without clients the reader has probes and messages registered, and nothing that a stripe would fit in: what came
+# for its clients came into their own arenas.
+def no_staging(t, g, _store, reader):
+    nodes.await_true('the clients have gone', lambda: reader.show('status')['clients']['attached'] == 0, 30)
+    rows = [r for r in json.loads(g.check('rdma -d -j resource show mr').output) if r.get('pid') == reader.pid()]
+    t.check('both devices know what it registered', {r['ifname'] for r in rows} == {'rxe0', 'rxe1'}, rows)
+    largest = max(r['mrlen'] for r in rows)
+    t.check('a stripe fits in none of it', largest < STRIPE, f'{largest} bytes')
 
 
 def one_rail_drained(t, g, _store, reader):
