@@ -12,6 +12,7 @@
  * conn_self.c  pairs whose two ends are in this process (mock)
  * conn_info.c  rows for operators
  * conn_netdev.c link state of network devices
+ * conn_device.c RDMA devices: what they say, and their removal
  * conn_news.c  lines of the log
  * conn_node.c  who a peer is
  *
@@ -374,10 +375,6 @@ const char *link_qps_told(struct conn *c, struct link *l, const struct wire_qps 
 bool link_join_qps(struct conn *c, struct link *l);
 /* Ends QPs that their lcore gave up. Whether there were any. */
 bool link_fence(struct conn *c, struct link *l);
-void devices_watch(struct conn *c);
-void device_ready(struct conn *c, const struct device_io *d);
-/* Lets go of devices that leave, once none of their QPs is left. Whether anything was done. */
-bool devices_step(struct conn *c);
 /* Reads towards a whole HELLO. 1 = complete, 0 = more to come, -errno (-EPROTO: not our protocol, -EPIPE: closed). */
 int hello_read(int fd, struct wire_hello *h, uint32_t *got_bytes);
 
@@ -415,6 +412,12 @@ void netdev_ready(struct conn *c);
 void netdev_take(struct conn *c, const void *buf, uint32_t bytes);
 /* Dials a rail's pairs now. */
 void diallers_wake(struct conn *c, uint16_t rail_idx);
+
+/* ---- conn_device.c ---- */
+void devices_watch(struct conn *c);
+void device_ready(struct conn *c, const struct device_io *d);
+/* Lets go of devices that leave, once none of their QPs is left. Whether anything was done. */
+bool devices_step(struct conn *c);
 
 /* ---- conn_link.c ---- */
 /* Both return whether anything was done; reading may bring the link down. */
