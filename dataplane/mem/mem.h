@@ -120,9 +120,10 @@ struct region_rail {
 	const char *(*why)(const void *rail); /* why reg was refused last; may be NULL, or answer an empty text */
 };
 
-/* Rails, and which numbers are taken. Written by the work thread (by main before it starts). */
+/* Rails, which numbers are taken, and what is registered now. Written by the work thread (by main before it starts). */
 struct region_set {
 	uint16_t n_rails;
+	struct region *first; /* of all that there are */
 	struct region_rail rails[RY_RAILS_MAX];
 	uint64_t used[REGIONS_MAX / 64];
 	uint16_t refused_by; /* the rail that region_register failed on last */
@@ -132,7 +133,11 @@ struct region_set {
  * those before it are undone and its -errno is returned; one that says -ENODEV, because its device has left, is passed
  * over. -ENOSPC: there are REGIONS_MAX already. The set outlives the region. */
 int region_register(struct region_set *set, void *base, uint64_t bytes, enum mem_kind kind, struct region **out);
-/* After it failed with rc on the same thread: why, for a message. */
+/* The device of this rail is there again: registers on it whatever is registered now, of the kinds that it reaches;
+ * then the rail is in the reach of all of it. 0, or -errno: some of it is registered, the rail is in no further reach,
+ * and the caller closes the device. */
+int region_register_on(struct region_set *set, uint16_t rail_idx);
+/* After either failed with rc on the same thread: why, for a message. */
 const char *region_why(const struct region_set *set, int rc);
 /* What `bytes` more of host memory take of RLIMIT_MEMLOCK: every rail that pins is charged for itself. */
 uint64_t region_pinned_bytes(const struct region_set *set, uint64_t bytes);
@@ -140,7 +145,7 @@ uint64_t region_pinned_bytes(const struct region_set *set, uint64_t bytes);
 void region_unregister(struct region *r);
 /* Whether [addr, addr + bytes) lies inside a region that is still registered. */
 bool region_covers(const struct region *r, const void *addr, uint64_t bytes);
-/* The rails that reach it, by index: no transfer to or from it may use another. NULL: every rail. */
+/* The rails that reach it, by index: no transfer to or from it may use another. NULL: every rail. Any thread. */
 uint32_t region_reach(const struct region *r);
 /* Its number on every rail; REGION_NONE for NULL. */
 uint16_t region_idx(const struct region *r);

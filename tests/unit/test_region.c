@@ -217,3 +217,53 @@ Test(region, passes_over_a_rail_whose_device_has_left)
 		fakes[i].fail_with = -ENODEV;
 	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_HOST, &r), -ENODEV, "there is none left");
 }
+
+/* Its device is back: what is registered now, not what was. */
+Test(region, registers_all_that_there_is_on_a_rail_that_came_back)
+{
+	struct region *before, *gone, *meanwhile;
+
+	cr_assert_eq(region_register(&set, memory, 100, MEM_HOST, &before), 0);
+	cr_assert_eq(region_register(&set, memory, 200, MEM_HOST, &gone), 0);
+	fakes[2].n_registered = 0; /* with the device */
+	fakes[2].fail_with = -ENODEV;
+	cr_assert_eq(region_register(&set, memory, 300, MEM_HOST, &meanwhile), 0);
+	region_unregister(gone);
+	fakes[2] = (struct fake_rail){.fail_with = 0};
+	cr_assert_eq(region_register_on(&set, 2), 0);
+	cr_assert_eq(fakes[2].n_registered, 2);
+	cr_assert(region_reach(before) == 0xfu && region_reach(meanwhile) == 0xfu);
+	region_unregister(before);
+	region_unregister(meanwhile);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(fakes[i].n_registered, 0);
+	cr_assert_eq(region_register_on(&set, 2), 0, "there is none");
+	cr_assert_eq(fakes[2].n_registered, 0);
+}
+
+Test(region, a_rail_that_does_not_take_all_of_them_is_in_no_further_reach)
+{
+	struct region *r, *s;
+
+	fakes[1].fail_with = -ENODEV;
+	cr_assert_eq(region_register(&set, memory, 100, MEM_HOST, &r), 0);
+	cr_assert_eq(region_register(&set, memory, 200, MEM_HOST, &s), 0);
+	fakes[1].fail_with = -E2BIG;
+	set.rails[1].why = fake_why;
+	cr_assert_eq(region_register_on(&set, 1), -E2BIG);
+	cr_assert_str_eq(region_why(&set, -E2BIG), "device x registers at most 5 bytes");
+	cr_assert(region_reach(r) == 0xdu && region_reach(s) == 0xdu);
+	region_unregister(r);
+	region_unregister(s);
+}
+
+Test(region, a_rail_that_came_back_reaches_what_it_reached)
+{
+	struct region *r;
+
+	set.rails[2].reaches_device = false;
+	cr_assert_eq(region_register(&set, memory, sizeof(memory), MEM_DEVICE, &r), 0);
+	cr_assert_eq(region_register_on(&set, 2), 0);
+	cr_assert(fakes[2].n_registered == 0 && region_reach(r) == 0xbu);
+	region_unregister(r);
+}
