@@ -124,8 +124,9 @@ struct qp {
 	alignas(64) uint32_t state; /* enum qp_state */
 };
 
-/* Entries of the adopt ring are QP pointers; this bit set = release. */
+/* Entries of the adopt ring are QP pointers; this bit set = release. The release of no QP is rail_detach. */
 #define RAIL_RELEASE_BIT 1ul
+#define RAIL_TAKE_UP 2ul /* no QP either: rail_attach */
 
 static inline void seg_push(struct seg_fifo *f, struct segment *s)
 {

@@ -89,7 +89,7 @@ struct rail {
 
 	/* ---- written by the lcore, read by control ---- */
 	alignas(64) uint32_t seen_generation;
-	bool is_detached; /* by conn: the device is not touched any more */
+	bool is_detached; /* by conn, too: the device is not touched; not any more, or not yet again */
 
 	/* ---- written by conn (main before it starts), read by control ---- */
 	alignas(64) uint64_t link_bytes_per_s; /* 0 = unknown */
@@ -99,7 +99,8 @@ struct rail {
 	struct waker *control_waker;
 	struct waker *conn_waker;
 	int epoll_fd;
-	int armed_fd; /* the transport's fd that is in epoll_fd, -1 = none */
+	int armed_fd;                  /* the transport's fd that is in epoll_fd, -1 = none */
+	int (*arm)(struct rail *rail); /* as post and poll: ops.arm, while there is a device */
 	bool is_launched;
 	char why[512];       /* why open or mem_reg failed, or why there are no windows; main and work thread */
 	char why_no_qp[192]; /* why pair_connect failed; conn */
@@ -115,6 +116,8 @@ void rail_qp_down(struct rail *r, struct qp *qp, uint8_t wc_status, bool is_fenc
 void rail_housekeeping(struct rail *r);
 /* rail_lcore.c: rail_detach was asked for. Its poll and post do nothing from here on. */
 void rail_let_go(struct rail *r);
+/* The same: rail_attach was. They are the transport's again. */
+void rail_take_up(struct rail *r);
 /* The segment of a request id, or NULL when it is gone (a late message). */
 static inline struct segment *rail_segment(struct rail *r, uint64_t request_id)
 {

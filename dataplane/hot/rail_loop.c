@@ -129,6 +129,8 @@ static unsigned commands(struct rail *r)
 
 		if (unlikely(!qp))
 			rail_let_go(r);
+		else if (unlikely((uintptr_t)p == RAIL_TAKE_UP))
+			rail_take_up(r);
 		else if ((uintptr_t)p & RAIL_RELEASE_BIT)
 			release(r, qp);
 		else

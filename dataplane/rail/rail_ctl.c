@@ -33,6 +33,7 @@ int rail_create(const struct rail_conf *conf, uint16_t idx, const struct rail_de
 	r->ops = *ops;
 	r->post = ops->post;
 	r->poll = ops->poll;
+	r->arm = ops->arm;
 	r->idx = idx;
 	r->sources = deps->sources;
 	r->hash = hash_choose()->code;
@@ -224,9 +225,15 @@ int rail_detach(struct rail *r)
 	return rail_release(r, NULL);
 }
 
+int rail_attach(struct rail *r)
+{
+	return rail_adopt(r, (struct qp *)RAIL_TAKE_UP);
+}
+
 bool rail_is_detached(const struct rail *r)
 {
-	/* Acquire: partner of the release in rail_let_go; the lcore's last look at the device is over. */
+	/* Acquire: partner of the releases in rail_let_go and rail_take_up; the lcore's last look at the device is
+	 * over, or its first may come at any time. */
 	return __atomic_load_n(&r->is_detached, __ATOMIC_ACQUIRE);
 }
 

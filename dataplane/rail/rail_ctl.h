@@ -107,6 +107,9 @@ enum qp_state qp_state(const struct qp *qp);
 /* The rail's device leaves, and no QP is left: asks the lcore to let go of it, and never to poll it again. -EAGAIN: the
  * ring is full. Once rail_is_detached, conn may close the device; conn's waker is kicked. */
 int rail_detach(struct rail *rail);
+/* It is detached and has a device again, in full: asks the lcore to poll it. -EAGAIN: the ring is full. Until
+ * rail_is_detached is false, conn asks for nothing else; conn's waker is kicked. */
+int rail_attach(struct rail *rail);
 /* Why a FAILED QP failed: enum wc_status. */
 uint8_t qp_fail_status(const struct qp *qp);
 

@@ -79,7 +79,7 @@ static void rail_sleep(struct rail *r, uint64_t now_ns)
 		__atomic_load_n(&r->cancel_epoch, __ATOMIC_RELAXED) != r->cancel_seen ||
 		__atomic_load_n(&r->want_snap, __ATOMIC_RELAXED) != r->snap)
 		goto awake;
-	fd = r->ops.arm(r);
+	fd = r->arm(r);
 	if (fd == -EAGAIN || !watch(r, fd))
 		goto awake;
 	stat_add(&r->counters.sleeps, 1);
@@ -114,9 +114,20 @@ void rail_let_go(struct rail *r)
 	watch(r, -1);
 	r->post = transport_post_nothing;
 	r->poll = transport_poll_nothing;
-	r->ops.arm = transport_arm_nothing;
+	r->arm = transport_arm_nothing;
 	/* Release: partner of the acquire in rail_is_detached. */
 	__atomic_store_n(&r->is_detached, true, __ATOMIC_RELEASE);
+	waker_kick(r->conn_waker);
+}
+
+/* Everything of the device is new, and was made before conn asked. */
+void rail_take_up(struct rail *r)
+{
+	r->post = r->ops.post;
+	r->poll = r->ops.poll;
+	r->arm = r->ops.arm;
+	/* Release: partner of the acquire in rail_is_detached. */
+	__atomic_store_n(&r->is_detached, false, __ATOMIC_RELEASE);
 	waker_kick(r->conn_waker);
 }
 

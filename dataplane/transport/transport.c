@@ -88,6 +88,11 @@ void transport_no_detach(struct rail *rail)
 {
 }
 
+int transport_no_attach(struct rail *rail)
+{
+	return -ENODEV;
+}
+
 uint16_t transport_post_nothing(struct rail *rail, const struct wr *wr, uint16_t n)
 {
 	return n;

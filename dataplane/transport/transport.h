@@ -250,9 +250,15 @@ struct transport_ops {
 	bool (*event_next)(struct rail *rail, struct rail_event *out);
 	/* Any thread but an lcore's: reads files. `out` is cleared by the caller (rail_describe). */
 	void (*describe)(const struct rail *rail, struct rail_device_info *out);
-	/* conn: the device leaves. Its QPs are closed and the lcore has let go of it (rail_detach): closes all that the
-	 * rail has of it, or the removal would wait for us. mem_reg and pair_connect answer -ENODEV from here on. */
+	/* conn (the work thread, where attach was in vain): the device leaves. Its QPs are closed and the lcore has let
+	 * go of it (rail_detach): closes all that the rail has of it, or the removal would wait for us. mem_reg and
+	 * pair_connect answer -ENODEV from here on. */
 	void (*detach)(struct rail *rail);
+	/* The work thread, after detach and while the lcore has let go: looks for the device as open does and makes
+	 * everything anew, but for regions, which the caller registers; mem_reg works from here on. 0 with rail->why
+	 * naming it; -ENODEV: it is not there; another -errno: it is of no use, rail->why says why, and it is closed
+	 * again. What rail->attr said at open stays true, except for read_max_bytes. */
+	int (*attach)(struct rail *rail);
 };
 
 /* Finds a transport by name; NULL when it is not built or not known. */
@@ -272,6 +278,7 @@ int transport_no_remote(struct rail *rail, struct qp *qp, const struct qp_addres
 int transport_no_event_fds(const struct rail *rail, int fds[2]); /* 0 of them */
 bool transport_no_events(struct rail *rail, struct rail_event *out);
 void transport_no_detach(struct rail *rail);
+int transport_no_attach(struct rail *rail); /* -ENODEV */
 /* For the lcore of a rail that has let go of its device. */
 uint16_t transport_post_nothing(struct rail *rail, const struct wr *wr, uint16_t n); /* takes and drops them */
 uint16_t transport_poll_nothing(struct rail *rail, struct wc *wc, uint16_t max);

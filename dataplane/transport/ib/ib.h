@@ -86,7 +86,7 @@ struct ib_mr {
 };
 
 struct ib_rail {
-	/* ---- written at open, read-only while running ---- */
+	/* ---- written at open, and by the work thread when the device is back; read-only while it is there ---- */
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
@@ -94,7 +94,8 @@ struct ib_rail {
 	struct ibv_device_attr attr;
 	struct ib_mr probe, sink;
 	uint8_t port;
-	int removal_fd; /* -1 = removal of the device is not seen */
+	bool sees_removal; /* at open; then it must whenever the device is back */
+	int removal_fd;    /* -1 = removal of the device is not seen */
 	uint32_t rd_atomic;
 	uint32_t max_msg_bytes;
 	uint32_t max_qps;   /* that the CQ has room for */
@@ -108,7 +109,8 @@ struct ib_rail {
 	struct ib_mr mrs[REGIONS_MAX];
 	pthread_rwlock_t lock; /* read by whoever uses what verbs_detach, which writes, closes: regions (the work thread
 				* alone makes and ends them, which takes seconds) and descriptions; no lcore takes it */
-	bool has_left;         /* the device is closed: ctx is NULL */
+	bool has_left;         /* the device is closed: ctx is NULL. Set by conn (detach), cleared by the work thread
+				* (attach), one after the other; each holds the lock */
 	uint32_t region_keys[REGIONS_MAX]; /* quarantine: their rkeys */
 	/* ---- written by conn (main at open) ---- */
 	pthread_mutex_t address_lock; /* conn writes the four below under it, others read them under it */

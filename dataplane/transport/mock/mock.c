@@ -42,6 +42,7 @@ const struct transport_ops mock_ops = {
 	.event_next = transport_no_events,
 	.describe = mock_describe,
 	.detach = transport_no_detach,
+	.attach = transport_no_attach,
 };
 
 static int mock_open(struct rail *rail, const struct rail_conf *conf)

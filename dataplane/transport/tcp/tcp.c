@@ -51,6 +51,7 @@ const struct transport_ops tcp_ops = {
 	.event_next = transport_no_events,
 	.describe = tcp_describe,
 	.detach = transport_no_detach,
+	.attach = transport_no_attach,
 };
 
 static void *zalloc_lines(size_t bytes)

@@ -15,6 +15,8 @@ static int make_queues(struct rail *r, struct ib_rail *ib);
 static void verbs_close(struct rail *r);
 static void close_device(struct ib_rail *ib);
 static void verbs_detach(struct rail *r);
+static int verbs_attach(struct rail *r);
+static int keeps_its_word(struct rail *r, struct ib_rail *ib);
 static int verbs_arm(struct rail *r);
 static bool has_any(const uint64_t *set);
 static int verbs_fence(struct rail *r, struct window *window);
@@ -41,6 +43,7 @@ const struct transport_ops verbs_ops = {
 	.event_next = ib_event_next,
 	.describe = ib_describe,
 	.detach = verbs_detach,
+	.attach = verbs_attach,
 };
 
 static int verbs_open(struct rail *r, const struct rail_conf *conf)
@@ -69,6 +72,7 @@ static int verbs_open(struct rail *r, const struct rail_conf *conf)
 		.has_device_windows = ib->has_windows,
 		.has_addresses = true,
 	};
+	ib->sees_removal = ib->removal_fd >= 0;
 	r->next_keys = ib->has_windows ? ib->next_keys : NULL;
 	r->region_keys = ib->has_windows ? NULL : ib->region_keys;
 	r->probe_key = ib->has_windows ? 0 : ib->probe.mr->rkey;
@@ -147,8 +151,56 @@ static void verbs_detach(struct rail *r)
 	ib->has_left = true;
 	for (unsigned i = 0; i < REGIONS_MAX; i++)
 		ib_mr_close(&ib->mrs[i]);
+	memset(ib->region_keys, 0, sizeof(ib->region_keys));
 	close_device(ib);
 	pthread_rwlock_unlock(&ib->lock);
+}
+
+/* While has_left says that it is closed, nobody else touches any of it: the lcore was told to let go, and conn waits
+ * for us. */
+static int verbs_attach(struct rail *r)
+{
+	struct ib_rail *ib = ib_of(r);
+	int rc = ib_device_open(ib, &r->conf, r->why, sizeof(r->why));
+
+	rc = rc ? rc : keeps_its_word(r, ib);
+	rc = rc ? rc : make_queues(r, ib);
+	if (rc) {
+		close_device(ib);
+		return rc;
+	}
+	r->attr.read_max_bytes = ib->max_msg_bytes;
+	r->probe_key = ib->has_windows ? 0 : ib->probe.mr->rkey;
+	/* Of the CQ that went. */
+	ib->is_armed = ib->want_look = ib->is_mute = false;
+	ib->n_stash = 0;
+	snprintf(r->why, sizeof(r->why), "%s, GID index %d", ib->ctx->device->name, ib->gid_index);
+	pthread_rwlock_wrlock(&ib->lock);
+	ib->has_left = false;
+	pthread_rwlock_unlock(&ib->lock);
+	return 0;
+}
+
+/* Others have copied what open said of the rail: it has windows for good, or goes without them for good. */
+static int keeps_its_word(struct rail *r, struct ib_rail *ib)
+{
+	size_t n = strlen(r->why);
+
+	if (r->attr.has_windows && !ib->has_windows) {
+		snprintf(r->why + n, sizeof(r->why) - n,
+			"; it had them when the daemon started, and works without "
+			"from a restart on");
+		return -ENOTSUP;
+	}
+	ib->has_windows = r->attr.has_windows;
+	/* It has been told to leave already, or is not there in full yet: without word of its removal, we would hold it
+	 * up for good. */
+	if (ib->sees_removal && ib->removal_fd < 0) {
+		snprintf(r->why, sizeof(r->why), "device %s: the kernel's connection manager does not know it",
+			ib->ctx->device->name);
+		return -EAGAIN;
+	}
+	return 0;
 }
 
 /* Follows rail->qps. A QP that left is not touched again. */
