@@ -37,6 +37,9 @@ struct conn_deps {
 	struct rail **rails;         /* config->n_rails of them */
 	struct rte_ring *to_control; /* conn produces */
 	struct rte_ring *from_control;
+	struct rte_ring *to_work; /* and work consumes: struct device_job (work.h) */
+	struct rte_ring *from_work;
+	struct waker *work_waker;
 	struct waker *control_waker;
 	const struct dial_wants *wants; /* control's; NULL = dial everything */
 	struct conn_counters *counters; /* conn writes */

@@ -104,6 +104,8 @@ void node_destroy(struct node *n)
 	spsc_free(n->control_to_api);
 	spsc_free(n->api_to_work);
 	spsc_free(n->work_to_api);
+	spsc_free(n->conn_to_work);
+	spsc_free(n->work_to_conn);
 	if (n->control_set_fd >= 0)
 		close(n->control_set_fd);
 	waker_fini(&n->control_waker);
@@ -180,8 +182,10 @@ static int make_rings(struct node *n, struct text *t)
 	n->control_to_api = spsc_create("control-api", API_RING_ENTRIES);
 	n->api_to_work = spsc_create("api-work", API_RING_ENTRIES);
 	n->work_to_api = spsc_create("work-api", API_RING_ENTRIES);
+	n->conn_to_work = spsc_create("conn-work", DEVICE_JOBS);
+	n->work_to_conn = spsc_create("work-conn", DEVICE_JOBS);
 	if (!n->control_to_conn || !n->conn_to_control || !n->api_to_control || !n->control_to_api || !n->api_to_work ||
-		!n->work_to_api)
+		!n->work_to_api || !n->conn_to_work || !n->work_to_conn)
 		return explain(t, -ENOMEM, "node: no memory for rings");
 	if (waker_init(&n->control_waker) < 0 || waker_init(&n->conn_waker) < 0 || waker_init(&n->api_waker) < 0 ||
 		waker_init(&n->work_waker) < 0)
@@ -189,7 +193,16 @@ static int make_rings(struct node *n, struct text *t)
 	n->control_set_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (n->control_set_fd < 0 || epoll_ctl(n->control_set_fd, EPOLL_CTL_ADD, n->control_waker.event_fd, &e) < 0)
 		return explain(t, -EMFILE, "node: no epoll set; raise the limit of open files");
-	n->work = (struct work){n->api_to_work, n->work_to_api, &n->work_waker, &n->api_waker};
+	n->work = (struct work){
+		.from_api = n->api_to_work,
+		.to_api = n->work_to_api,
+		.waker = &n->work_waker,
+		.api_waker = &n->api_waker,
+		.from_conn = n->conn_to_work,
+		.to_conn = n->work_to_conn,
+		.conn_waker = &n->conn_waker,
+		.regions = &n->regions,
+	};
 	return 0;
 }
 
@@ -360,6 +373,9 @@ static int make_conn(struct node *n, const struct node_conf *conf, struct text *
 		.to_control = n->conn_to_control,
 		.from_control = n->control_to_conn,
 		.wants = control_dial_wants(n->control),
+		.to_work = n->conn_to_work,
+		.from_work = n->work_to_conn,
+		.work_waker = &n->work_waker,
 		.control_waker = &n->control_waker,
 		.counters = &n->conn_counters,
 		.waker = &n->conn_waker,

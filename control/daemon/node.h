@@ -63,6 +63,8 @@ struct node {
 	struct rte_ring *control_to_api;
 	struct rte_ring *api_to_work;
 	struct rte_ring *work_to_api;
+	struct rte_ring *conn_to_work;
+	struct rte_ring *work_to_conn;
 	struct work work;
 	int control_set_fd; /* the epoll set that control sleeps on */
 	/* each slept on by its thread */
