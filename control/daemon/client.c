@@ -194,7 +194,7 @@ static int register_all(struct client *c, const struct client_conf *conf, char *
 		rc = region_register(conf->regions, c->put_arena.base, c->put_arena.bytes, MEM_HOST, &c->put_region);
 	if (rc == -ENODEV)
 		return explain(rc, message, message_bytes,
-			"no rail is left: the devices of all were removed; restart the daemon when they are back");
+			"no rail is left: the devices of all were removed; attach again when one is back");
 	if (rc < 0)
 		return explain(rc, message, message_bytes, "arenas cannot be registered on every rail: %s",
 			region_why(conf->regions, rc));

@@ -101,7 +101,7 @@ void conn_destroy(struct conn *c)
 		io_close(c, &c->greets[i].io);
 	io_close(c, &c->netlink);
 	for (int i = 0; i < (int)(RY_RAILS_MAX * 2); i++)
-		c->devices[i / 2][i % 2].io.fd = -1; /* the rails' own */
+		c->devices[i / 2].io[i % 2].io.fd = -1; /* the rails' own */
 	while (c->n_live)
 		link_free(c, &c->links[c->live[c->n_live - 1]]);
 	if (c->epoll_fd >= 0)
@@ -257,6 +257,8 @@ uint64_t conn_next_timer(const struct conn *c)
 
 	next = t < next ? t : next;
 	t = news_next_timer(c);
+	next = t < next ? t : next;
+	t = devices_next_timer(c);
 	next = t < next ? t : next;
 	for (uint32_t i = 0; i < c->n_live; i++) {
 		t = link_next_timer(c, &c->links[c->live[i]]);

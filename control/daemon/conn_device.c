@@ -1,32 +1,62 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* RDMA devices of rails: what they have to say, and their removal. */
+/*
+ * RDMA devices of rails: what they have to say, and their removal and return.
+ *
+ * A device that is removed is closed, in this order: its pairs end, its lcore lets go of it, we close it (the kernel
+ * waits for that). From then on it is looked for, less and less often, by the work thread, which opens it and registers
+ * on it what is registered then; then its lcore takes it up, and its pairs are dialled. One that leaves again in the
+ * middle of that goes back to the start.
+ */
 #include "daemon/conn_priv.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <xxhash.h>
 
 #include "daemon/log.h"
+#include "read/plan.h"
 
+#define LOOK_NS 1000000000ull     /* after its end, unless dials are further apart */
+#define LOOK_NS_MAX 8000000000ull /* in the end, with the same exception */
+
+static void watch(struct conn *c, uint16_t rail_idx);
 static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
+static void lose(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
+static void leave(struct conn *c, uint16_t rail_idx);
 static void lose_qp(struct conn *c, const struct rail_event *e);
 static void wake(struct conn *c, uint16_t rail_idx, const struct rail_event *e);
-static bool leave(struct conn *c, uint16_t rail_idx);
+static bool step(struct conn *c, uint16_t rail_idx);
 static bool has_qps(const struct conn *c, uint16_t rail_idx);
+static bool ask_lcore(struct conn *c, uint16_t rail_idx, int (*ask)(struct rail *rail), enum device_step next);
+static void close_device(struct conn *c, uint16_t rail_idx);
+static uint64_t first_pause_ns(const struct conn *c);
+static void look(struct conn *c, uint16_t rail_idx);
+static void found(struct conn *c, const struct device_job *job);
+static void not_found(struct conn *c, const struct device_job *job);
+static void taken_up(struct conn *c, uint16_t rail_idx);
+
+/* ---- what they say ---- */
 
 void devices_watch(struct conn *c)
 {
-	for (uint16_t i = 0; i < c->deps.config->n_rails; i++) {
-		struct rail *rail = c->deps.rails[i];
-		int fds[2], n = rail_ops(rail)->event_fds(rail, fds);
+	for (uint16_t i = 0; i < c->deps.config->n_rails; i++)
+		watch(c, i);
+}
 
-		for (int k = 0; k < 2; k++) {
-			struct device_io *d = &c->devices[i][k];
+static void watch(struct conn *c, uint16_t rail_idx)
+{
+	struct rail *rail = c->deps.rails[rail_idx];
+	int fds[2], n = rail_ops(rail)->event_fds(rail, fds);
 
-			*d = (struct device_io){.io = {.kind = IO_DEVICE, .fd = k < n ? fds[k] : -1}, .rail_idx = i};
-			if (k < n)
-				io_watch(c, &d->io, EPOLLIN);
-		}
+	for (int k = 0; k < 2; k++) {
+		struct device_io *d = &c->devices[rail_idx].io[k];
+
+		*d = (struct device_io){.io = {.kind = IO_DEVICE, .fd = k < n ? fds[k] : -1}, .rail_idx = rail_idx};
+		if (k < n)
+			io_watch(c, &d->io, EPOLLIN);
 	}
 }
 
@@ -42,7 +72,6 @@ void device_ready(struct conn *c, const struct device_io *d)
 
 static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_event *e)
 {
-	const char *name = conn_rail_conf(c, rail_idx)->name;
 	char cause[RY_CAUSE_MAX_BYTES];
 
 	snprintf(cause, sizeof(cause), "%s", e->text);
@@ -59,16 +88,38 @@ static void take_event(struct conn *c, uint16_t rail_idx, const struct rail_even
 		links_drop(c, rail_idx, cause);
 		break;
 	default: /* CQ_ERROR, DEVICE_FATAL, REMOVED: nothing can go over this rail any more */
-		if (!c->netdevs[rail_idx].is_gone)
-			log_error("rail %s: %s: it is out of use until the daemon is restarted", name, e->text);
-		c->netdevs[rail_idx].is_gone = true;
-		c->leaving |= e->kind == RAIL_EVENT_REMOVED ? 1u << rail_idx : 0;
-		/* Nothing more that counts comes from there, but an error without end may; its removal has another. */
-		if (e->kind == RAIL_EVENT_DEVICE_FATAL)
-			io_watch(c, &c->devices[rail_idx][0].io, 0);
+		lose(c, rail_idx, e);
 		links_drop(c, rail_idx, cause);
 		break;
 	}
+}
+
+static void lose(struct conn *c, uint16_t rail_idx, const struct rail_event *e)
+{
+	bool is_removed = e->kind == RAIL_EVENT_REMOVED;
+
+	if (!c->netdevs[rail_idx].is_gone)
+		log_error("rail %s: %s: it is out of use until %s", conn_rail_conf(c, rail_idx)->name, e->text,
+			is_removed ? "its device is back" : "the daemon is restarted");
+	c->netdevs[rail_idx].is_gone = true;
+	/* Nothing more that counts comes from there, but an error without end may; its removal has another. */
+	if (e->kind == RAIL_EVENT_DEVICE_FATAL)
+		io_watch(c, &c->devices[rail_idx].io[0].io, 0);
+	if (is_removed)
+		leave(c, rail_idx);
+}
+
+static void leave(struct conn *c, uint16_t rail_idx)
+{
+	struct rdma_device *d = &c->devices[rail_idx];
+
+	c->away |= 1u << rail_idx;
+	if (d->step == DEVICE_OPEN)
+		d->step = DEVICE_LEAVING;
+	else if (d->step == DEVICE_MADE) /* its lcore does not know of it */
+		d->step = DEVICE_LET_GO;
+	else if (d->step == DEVICE_GIVEN) /* it may begin with it at any time: that comes first */
+		d->is_leaving = true;
 }
 
 /* A port that is back means new QPs, a PING, then data; never just the old ones again. */
@@ -94,42 +145,48 @@ static void lose_qp(struct conn *c, const struct rail_event *e)
 	}
 }
 
+/* ---- removal ---- */
+
 bool devices_step(struct conn *c)
 {
+	struct device_job *job;
 	bool did = false;
 
-	for (uint32_t left = c->leaving; left; left &= left - 1)
-		did |= leave(c, (uint16_t)__builtin_ctz(left));
+	while (c->away && (job = spsc_pop(c->deps.from_work))) {
+		found(c, job);
+		did = true;
+	}
+	for (uint32_t left = c->away; left; left &= left - 1)
+		did |= step(c, (uint16_t)__builtin_ctz(left));
 	return did;
 }
 
-/* The removal waits until this process has closed the device. Its lcore goes first: it polls the completion queue. */
-static bool leave(struct conn *c, uint16_t rail_idx)
+static bool step(struct conn *c, uint16_t rail_idx)
 {
-	struct rail *rail = c->deps.rails[rail_idx];
-	uint32_t bit = 1u << rail_idx;
+	const struct rdma_device *d = &c->devices[rail_idx];
+	bool is_detached = rail_is_detached(c->deps.rails[rail_idx]);
 
-	if (!(c->let_go & bit)) {
-		if (has_qps(c, rail_idx))
+	switch (d->step) {
+	case DEVICE_LEAVING:
+		return !has_qps(c, rail_idx) && ask_lcore(c, rail_idx, rail_detach, DEVICE_LET_GO);
+	case DEVICE_LET_GO:
+		if (is_detached)
+			close_device(c, rail_idx);
+		return is_detached;
+	case DEVICE_CLOSED:
+		if (c->now_ns < d->look_ns)
 			return false;
-		if (rail_detach(rail) < 0) {
-			c->want_retry = true;
-			return false;
-		}
-		c->let_go |= bit;
+		look(c, rail_idx);
 		return true;
-	}
-	if (!rail_is_detached(rail))
+	case DEVICE_MADE:
+		return ask_lcore(c, rail_idx, rail_attach, DEVICE_GIVEN);
+	case DEVICE_GIVEN:
+		if (!is_detached)
+			taken_up(c, rail_idx);
+		return !is_detached;
+	default:
 		return false;
-	for (int k = 0; k < 2; k++) {
-		if (c->devices[rail_idx][k].io.fd >= 0)
-			io_watch(c, &c->devices[rail_idx][k].io, 0);
-		c->devices[rail_idx][k].io.fd = -1;
 	}
-	rail_ops(rail)->detach(rail);
-	c->leaving &= ~bit;
-	log_warn("rail %s: its RDMA device is closed", conn_rail_conf(c, rail_idx)->name);
-	return true;
 }
 
 static bool has_qps(const struct conn *c, uint16_t rail_idx)
@@ -142,4 +199,127 @@ static bool has_qps(const struct conn *c, uint16_t rail_idx)
 				return true;
 	}
 	return false;
+}
+
+static bool ask_lcore(struct conn *c, uint16_t rail_idx, int (*ask)(struct rail *rail), enum device_step next)
+{
+	if (ask(c->deps.rails[rail_idx]) < 0) {
+		c->want_retry = true;
+		return false;
+	}
+	c->devices[rail_idx].step = (uint8_t)next;
+	return true;
+}
+
+/* The removal waits until this process has closed the device. Its lcore went first: it polls the completion queue. */
+static void close_device(struct conn *c, uint16_t rail_idx)
+{
+	struct rail *rail = c->deps.rails[rail_idx];
+	struct rdma_device *d = &c->devices[rail_idx];
+
+	for (int k = 0; k < 2; k++) {
+		if (d->io[k].io.fd >= 0)
+			io_watch(c, &d->io[k].io, 0);
+		d->io[k].io.fd = -1;
+	}
+	rail_ops(rail)->detach(rail);
+	log_warn("rail %s: its RDMA device is closed", conn_rail_conf(c, rail_idx)->name);
+	d->step = DEVICE_CLOSED;
+	d->pause_ns = first_pause_ns(c);
+	d->look_ns = c->now_ns + d->pause_ns;
+}
+
+/* ---- return ---- */
+
+static uint64_t first_pause_ns(const struct conn *c)
+{
+	uint64_t reconnect_ns = c->deps.config->reconnect_ns;
+
+	return reconnect_ns > LOOK_NS ? reconnect_ns : LOOK_NS;
+}
+
+uint64_t devices_next_timer(const struct conn *c)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (uint32_t left = c->away; left; left &= left - 1) {
+		const struct rdma_device *d = &c->devices[__builtin_ctz(left)];
+
+		if (d->step == DEVICE_CLOSED && d->look_ns < next)
+			next = d->look_ns;
+	}
+	return next;
+}
+
+void device_look(struct conn *c, uint16_t rail_idx)
+{
+	struct rdma_device *d = &c->devices[rail_idx];
+
+	d->look_ns = c->now_ns;
+	d->pause_ns = first_pause_ns(c);
+}
+
+static void look(struct conn *c, uint16_t rail_idx)
+{
+	struct rdma_device *d = &c->devices[rail_idx];
+	bool is_taken;
+
+	d->job = (struct device_job){
+		.rail = c->deps.rails[rail_idx],
+		.rail_idx = rail_idx,
+		.read_min_bytes = c->deps.config->segment_bytes + PLAN_PIECE_SLACK,
+	};
+	d->step = DEVICE_SOUGHT;
+	is_taken = spsc_push(c->deps.to_work, &d->job);
+	assert(is_taken);
+	(void)is_taken;
+	waker_kick(c->deps.work_waker);
+}
+
+/* Watched from here on: it may have been asked to leave already. */
+static void found(struct conn *c, const struct device_job *job)
+{
+	if (job->status) {
+		not_found(c, job);
+		return;
+	}
+	c->devices[job->rail_idx].step = DEVICE_MADE;
+	c->netdevs[job->rail_idx].is_gone = false;
+	watch(c, job->rail_idx);
+}
+
+/* Told once for each reason. */
+static void not_found(struct conn *c, const struct device_job *job)
+{
+	const char *name = conn_rail_conf(c, job->rail_idx)->name;
+	uint64_t hash = XXH3_64bits(job->why, strlen(job->why)), most_ns = first_pause_ns(c);
+	struct rdma_device *d = &c->devices[job->rail_idx];
+
+	if (hash != d->told && job->status == -ENODEV)
+		log_info("rail %s: its RDMA device is looked for: %s", name, job->why);
+	else if (hash != d->told)
+		log_warn("rail %s: its RDMA device is there, but is not used: %s", name, job->why);
+	d->told = hash;
+	most_ns = most_ns > LOOK_NS_MAX ? most_ns : LOOK_NS_MAX;
+	d->pause_ns = d->pause_ns * 2 < most_ns ? d->pause_ns * 2 : most_ns;
+	d->look_ns = c->now_ns + d->pause_ns;
+	d->step = DEVICE_CLOSED;
+}
+
+static void taken_up(struct conn *c, uint16_t rail_idx)
+{
+	struct rdma_device *d = &c->devices[rail_idx];
+
+	d->step = d->is_leaving ? DEVICE_LEAVING : DEVICE_OPEN;
+	d->is_leaving = false;
+	d->told = 0;
+	if (d->step != DEVICE_OPEN)
+		return;
+	c->away &= ~(1u << rail_idx);
+	/* It may have died meanwhile. */
+	if (c->netdevs[rail_idx].is_gone)
+		return;
+	log_info("rail %s: its RDMA device is back: %s", conn_rail_conf(c, rail_idx)->name, d->job.why);
+	rail_read_link(c->deps.rails[rail_idx]);
+	diallers_wake(c, rail_idx);
 }

@@ -164,7 +164,7 @@ bool diallers_poll(struct conn *c)
 		show(c, d, dialler_is_wanted(c, d) ? CONN_DOWN : CONN_STANDBY);
 		if (d->info.state == CONN_STANDBY || c->now_ns < d->next_ns)
 			continue;
-		if (c->netdevs[d->rail_idx].is_down || c->netdevs[d->rail_idx].is_gone)
+		if (c->netdevs[d->rail_idx].is_down || !rail_has_device(c, d->rail_idx))
 			put_off(c, d);
 		else
 			start(c, d);
@@ -285,13 +285,13 @@ static uint64_t jittered(struct conn *c, uint64_t ns)
 
 /* ---- bootstrap ---- */
 
-/* Until its network device is up. */
+/* Until its network device, or its RDMA device, is there again. */
 static void put_off(struct conn *c, struct dialler *d)
 {
 	d->status = RY_ERR_RAIL;
 	d->next_ns = UINT64_MAX;
 	snprintf(d->info.last_error, sizeof(d->info.last_error), "%s %s is down",
-		c->netdevs[d->rail_idx].is_gone ? "RDMA device of" : "network device", c->netdevs[d->rail_idx].name);
+		rail_has_device(c, d->rail_idx) ? "network device" : "RDMA device of", c->netdevs[d->rail_idx].name);
 	info_publish(c, d->row, &d->info);
 }
 

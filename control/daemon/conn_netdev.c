@@ -173,6 +173,8 @@ static void went(struct conn *c, uint16_t rail_idx, bool is_up)
 	if (is_up)
 		rail_read_link(c->deps.rails[rail_idx]);
 	if (is_up)
+		device_look(c, rail_idx);
+	if (is_up)
 		diallers_wake(c, rail_idx);
 	else
 		links_drop(c, rail_idx, cause);

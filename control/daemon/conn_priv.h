@@ -12,7 +12,7 @@
  * conn_self.c  pairs whose two ends are in this process (mock)
  * conn_info.c  rows for operators
  * conn_netdev.c link state of network devices
- * conn_device.c RDMA devices: what they say, and their removal
+ * conn_device.c RDMA devices: what they say, their removal and return
  * conn_news.c  lines of the log
  * conn_node.c  who a peer is
  *
@@ -30,6 +30,7 @@
 #include <sys/socket.h>
 
 #include "daemon/conn.h"
+#include "daemon/work.h"
 #include "health/health.h"
 #include "wire/wire.h"
 
@@ -71,6 +72,27 @@ struct io {
 struct device_io {
 	struct io io;
 	uint16_t rail_idx;
+};
+
+/* Where the RDMA device of a rail is between its removal and its return. */
+enum device_step {
+	DEVICE_OPEN = 0,    /* nowhere: it is there, or the rail has none */
+	DEVICE_LEAVING = 1, /* once none of its QPs is left, its lcore is told */
+	DEVICE_LET_GO = 2,  /* it was told */
+	DEVICE_CLOSED = 3,  /* looked for from look_ns on */
+	DEVICE_SOUGHT = 4,  /* by the work thread, which has the job */
+	DEVICE_MADE = 5,    /* open, with all regions; its lcore is to be told */
+	DEVICE_GIVEN = 6,   /* it was told */
+};
+
+struct rdma_device {
+	struct device_io io[2];
+	uint8_t step;      /* enum device_step */
+	bool is_leaving;   /* GIVEN: it is being removed again */
+	uint64_t look_ns;  /* CLOSED: when, and */
+	uint64_t pause_ns; /* how long after the last time */
+	uint64_t told;     /* hash of why it is not used, as the log was told last */
+	struct device_job job;
 };
 
 struct listener {
@@ -127,7 +149,7 @@ struct news {
 struct netdev {
 	char name[16]; /* empty: none, or not known */
 	bool is_down;  /* the rail's pairs are not dialled */
-	bool is_gone;  /* nor ever again: its RDMA device is of no use */
+	bool is_gone;  /* the same: its RDMA device is of no use */
 	struct news news;
 	char held[RY_CAUSE_MAX_BYTES]; /* a line that waits for its turn, empty = none */
 };
@@ -282,10 +304,9 @@ struct conn {
 	struct io waker_io;
 	int epoll_fd;      /* -1 in virtual time */
 	struct io netlink; /* fd -1: not watched */
-	struct device_io devices[RY_RAILS_MAX][2];
+	struct rdma_device devices[RY_RAILS_MAX];
 	struct netdev netdevs[RY_RAILS_MAX];
-	uint32_t leaving; /* rails whose device leaves; and of them */
-	uint32_t let_go;  /* those whose lcore was told */
+	uint32_t away; /* rails whose device is not DEVICE_OPEN */
 	struct listener listeners[RY_RAILS_MAX];
 	struct greet greets[GREETS_MAX];
 	uint32_t n_greets;
@@ -416,8 +437,16 @@ void diallers_wake(struct conn *c, uint16_t rail_idx);
 /* ---- conn_device.c ---- */
 void devices_watch(struct conn *c);
 void device_ready(struct conn *c, const struct device_io *d);
-/* Lets go of devices that leave, once none of their QPs is left. Whether anything was done. */
+/* Lets go of devices that leave, once none of their QPs is left, and has them looked for. Whether anything was done. */
 bool devices_step(struct conn *c);
+uint64_t devices_next_timer(const struct conn *c);
+/* The rail's network device is up: its RDMA device is looked for now, if it is away. */
+void device_look(struct conn *c, uint16_t rail_idx);
+/* Whether the rail can have QPs. */
+static inline bool rail_has_device(const struct conn *c, uint16_t rail_idx)
+{
+	return !c->netdevs[rail_idx].is_gone && c->devices[rail_idx].step == DEVICE_OPEN;
+}
 
 /* ---- conn_link.c ---- */
 /* Both return whether anything was done; reading may bring the link down. */

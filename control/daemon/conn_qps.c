@@ -23,8 +23,8 @@ void link_open_qps(struct conn *c, struct link *l)
 
 	if (!rail_attr(rail)->has_addresses)
 		return;
-	if (c->netdevs[l->pair.rail_idx].is_gone) {
-		link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: its RDMA device is of no use any more",
+	if (!rail_has_device(c, l->pair.rail_idx)) {
+		link_condemn(c, l, RAIL_EV_LOCAL, RY_ERR_RAIL, "rail %s: its RDMA device is of no use",
 			conn_rail_conf(c, l->pair.rail_idx)->name);
 		return;
 	}

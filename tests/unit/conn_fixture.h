@@ -26,6 +26,7 @@
 
 #include "daemon/conn.h"
 #include "daemon/log.h"
+#include "daemon/work.h"
 #include "wire/wire.h"
 
 #define SEC 1000000000ull
@@ -60,6 +61,7 @@ struct rail {
 	int n_link_reads;
 	bool is_detach_asked; /* the lcore is to let go of the device, and */
 	bool is_detached;     /* has */
+	bool is_attach_asked; /* the lcore is to take up the new one */
 };
 
 static int fake_connect(struct rail *rail, const struct qp_request *req, struct qp **out)
@@ -151,6 +153,13 @@ int rail_detach(struct rail *rail)
 	return rail->is_full ? -EAGAIN : 0;
 }
 
+int rail_attach(struct rail *rail)
+{
+	cr_assert(rail->is_detached, "it has not let go of the old one");
+	rail->is_attach_asked |= !rail->is_full;
+	return rail->is_full ? -EAGAIN : 0;
+}
+
 bool rail_is_detached(const struct rail *rail)
 {
 	return rail->is_detached;
@@ -198,6 +207,9 @@ struct node {
 	struct rte_ring *from_control;
 	struct waker control_waker;
 	struct waker conn_waker;
+	struct rte_ring *to_work;
+	struct rte_ring *from_work;
+	struct waker work_waker;
 	struct conn_counters counters;
 	struct conn *conn;
 	/* the test as control */
@@ -281,6 +293,7 @@ static inline int node_create(struct node *n, unsigned ring_entries, bool want_v
 		.node_id = (uint64_t)n->conf.node_name[0],
 		.incarnation = ++now_ns,
 		.rails = n->rail_ptrs,
+		.work_waker = &n->work_waker,
 		.control_waker = &n->control_waker,
 		.counters = &n->counters,
 		.waker = &n->conn_waker,
@@ -293,6 +306,9 @@ static inline int node_create(struct node *n, unsigned ring_entries, bool want_v
 	deps.to_control = n->to_control = spsc_create("to_control", ring_entries);
 	deps.from_control = n->from_control = spsc_create("from_control", 1024);
 	waker_init(&n->control_waker);
+	deps.to_work = n->to_work = spsc_create("to_work", DEVICE_JOBS);
+	deps.from_work = n->from_work = spsc_create("from_work", DEVICE_JOBS);
+	waker_init(&n->work_waker);
 	waker_init(&n->conn_waker);
 	return conn_create(&deps, message, 256, &n->conn);
 }
@@ -315,6 +331,9 @@ static inline void node_stop(struct node *n)
 	cr_assert(n->rails[0].n_qps + n->rails[1].n_qps == 0, "QPs leaked");
 	spsc_free(n->to_control);
 	spsc_free(n->from_control);
+	spsc_free(n->to_work);
+	spsc_free(n->from_work);
+	waker_fini(&n->work_waker);
 	waker_fini(&n->control_waker);
 	waker_fini(&n->conn_waker);
 	n->pair = n->accepted = NULL;
