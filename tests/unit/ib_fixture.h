@@ -7,12 +7,16 @@
 #define RY_TEST_IB_FIXTURE_H
 
 #include <arpa/inet.h>
-#include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
+
+#ifndef cr_assert /* a program without Criterion has its own */
+#include <criterion/criterion.h>
+#endif
 
 #include "transport/ib/ib.h"
 #include "transport/verbs/verbs.h"
@@ -41,9 +45,15 @@ static int event_errno = EAGAIN; /* where there is none */
 static struct ibv_wc cqes[8];
 static int n_cqes;
 static bool is_mw_stuck, is_qp_stuck; /* the device does not end them */
+static int removals = -1;             /* the kernel has as many to tell; -1: it tells nobody */
+static uint32_t rkey = 99;            /* of regions */
+static int removal_fd;                /* whom the kernel tells next */
+static int regs_left = -1;            /* after as many, no more memory can be registered; -1: it can */
 
 static struct {
 	int n_open, n_qps, n_mrs, n_mws;
+	int n_looks;           /* for devices */
+	int n_armed;           /* CQs were asked for an event */
 	int cqes;              /* the CQ was asked for */
 	int mr_access;         /* of the last region */
 	int n_acked;           /* events */
@@ -71,6 +81,13 @@ static inline void add_gid(struct fake_device *d, uint32_t port, uint32_t type, 
 		return;
 	cr_assert_eq(inet_pton(AF_INET, address, e->gid.raw + 12), 1);
 	e->gid.raw[10] = e->gid.raw[11] = 0xff;
+}
+
+/* The kernel asks us to close the device. */
+static inline void remove_soon(void)
+{
+	removals++;
+	cr_assert(eventfd_write(__atomic_load_n(&removal_fd, __ATOMIC_RELAXED), 1) == 0);
 }
 
 /* A device that can do everything, and a rail without an address. */
@@ -151,10 +168,18 @@ static int fake_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	int got = n < n_cqes ? n : n_cqes;
 
-	(void)cq;
+	cr_assert(cq->context, "it is closed");
 	memcpy(wc, cqes, (size_t)got * sizeof(*wc));
 	memmove(cqes, cqes + got, (size_t)(n_cqes -= got) * sizeof(*wc));
 	return got;
+}
+
+static int fake_req_notify_cq(struct ibv_cq *cq, int is_solicited)
+{
+	(void)is_solicited;
+	cr_assert(cq->context, "it is closed");
+	seen.n_armed++;
+	return 0;
 }
 
 /* ---- and what it has as symbols ---- */
@@ -166,6 +191,7 @@ WRAP(struct ibv_device **, ibv_get_device_list, int *n)
 {
 	struct ibv_device **list = calloc(DEVICES_MAX + 1, sizeof(*list));
 
+	seen.n_looks++;
 	for (int i = 0; i < n_devices; i++)
 		list[i] = &devices[i].dev;
 	*n = n_devices;
@@ -186,12 +212,13 @@ WRAP(struct ibv_context *, ibv_open_device, struct ibv_device *dev)
 		return NULL;
 	}
 	d->ctx.device = dev;
-	d->ctx.async_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	d->ctx.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	d->ctx.ops.post_recv = fake_post_recv;
 	d->ctx.ops.post_send = fake_post_send;
 	d->ctx.ops.alloc_mw = fake_alloc_mw;
 	d->ctx.ops.dealloc_mw = fake_dealloc_mw;
 	d->ctx.ops.poll_cq = fake_poll_cq;
+	d->ctx.ops.req_notify_cq = fake_req_notify_cq;
 	seen.n_open++;
 	return &d->ctx;
 }
@@ -247,7 +274,7 @@ WRAP(struct ibv_comp_channel *, ibv_create_comp_channel, struct ibv_context *ctx
 	struct ibv_comp_channel *c = calloc(1, sizeof(*c));
 
 	c->context = ctx;
-	c->fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	c->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return c;
 }
 
@@ -273,17 +300,24 @@ WRAP(struct ibv_cq *, ibv_create_cq, struct ibv_context *ctx, int cqe, void *arg
 
 WRAP(int, ibv_destroy_cq, struct ibv_cq *cq)
 {
+	cq->context = NULL;
 	free(cq);
 	return 0;
 }
 
 WRAP(struct ibv_mr *, ibv_reg_mr_iova2, struct ibv_pd *pd, void *addr, size_t bytes, uint64_t iova, unsigned access)
 {
-	struct ibv_mr *mr = calloc(1, sizeof(*mr));
+	struct ibv_mr *mr;
 
+	if (regs_left == 0) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	regs_left -= regs_left > 0;
+	mr = calloc(1, sizeof(*mr));
 	cr_assert_eq(iova, (uintptr_t)addr);
 	*mr = (struct ibv_mr){
-		.context = pd->context, .pd = pd, .addr = addr, .length = bytes, .lkey = LKEY, .rkey = 99};
+		.context = pd->context, .pd = pd, .addr = addr, .length = bytes, .lkey = LKEY, .rkey = rkey};
 	seen.mr_access = (int)access;
 	seen.mr = *mr;
 	seen.n_mrs++;
@@ -353,11 +387,24 @@ WRAP(void, ibv_ack_async_event, struct ibv_async_event *e)
 	seen.n_acked++;
 }
 
-/* Ours, but it asks the kernel of this host. */
+/* Ours, but they ask the kernel of this host. */
 WRAP(int, ib_removal_watch, const char *address)
 {
+	int fd = removals < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
 	(void)address;
-	return -1;
+	__atomic_store_n(&removal_fd, fd, __ATOMIC_RELAXED);
+	return fd;
+}
+
+WRAP(bool, ib_removal_seen, int fd)
+{
+	eventfd_t n;
+
+	if (eventfd_read(fd, &n) < 0)
+		return false;
+	removals--;
+	return true;
 }
 
 WRAP(unsigned, if_nametoindex, const char *name)
