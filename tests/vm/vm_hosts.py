@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Two hosts: reads that their client takes back, a store that writes where it must not, a device that is taken away at either end."""
+"""Two hosts: reads that their client takes back, a store that writes where it must not, a device that is taken away at either
+end and comes back."""
 import json
+import os
+import time
 
 import nodes
 from vm_pair import DATA, MIB, Pair, scenarios
@@ -11,6 +14,7 @@ CANCELS = 100
 # and what is looked for here is something else.
 PATIENT = {name: {'ack_timeout': 18} for name in ('st', 'rd')}
 SHIM = f'{nodes.DIR}/shim'
+GO = f'{nodes.DIR}/go'
 
 
 def run(t, guests, build):
@@ -85,29 +89,49 @@ def removal(t, p, end):
     with t.scenario(f'removal_at_the_{"store" if end == 1 else "reader"}', p.logs):
         p.start()
         p.put('big', SIZE)
-        jobs = [p.start_get('big', '--failover', to=f'{nodes.DIR}/out.{i}') for i in range(3)]
-        p.await_traffic(1)
-        # Where it does not return, no signal ends it.
-        t.equal('the removal returns', g.status_of(g.start('rdma link delete rxe1').number, 60), 0)
-        t.check('the device is gone', 'rxe1' not in g.check('rdma link').output)
-        for i, job in enumerate(jobs):
-            ended = job.wait(90)
-            t.check(f'read {i} ends well over the other rail', ended.status == 0, ended.output)
-            t.equal(f'read {i} is byte-exact', p.g2.run(f'cmp {nodes.DIR}/in.big {nodes.DIR}/out.{i}').status, 0)
+        p.g2.check(f'rm -f {GO}')
+        kept = [keep_client(p, 'old')]
+        remove_in_mid_read(t, p, g)
         rails = nodes.await_true(f'{node.name} has let go', lambda: (r := node.rails())['rail1']['removed'] and r, 20)
         t.equal('rail1 has no pair', rails['rail1']['pairs_up'], 0)
-        t.equal('it was said once', node.log().count('it is out of use until the daemon is restarted'), 1)
+        t.equal('it was said once', node.log().count('it is out of use until its device is back'), 1)
         t.check('the device was closed', 'its RDMA device is closed' in node.log(), node.log)
         t.equal('the other end did not lose its device', other.rails()['rail1']['removed'], False)
         for n in (node, other):
             rail0 = n.rails()['rail0']
             t.equal(f'{n.name}: rail0 has its pair and lost no QP', (rail0['removed'], rail0['pairs_up'], rail0['counters']['qp_failures']), (False, 1, 0))
         goes_on_over_rail0(t, p)
-        g.check('rdma link add rxe1 type rxe netdev eth1')
-        p.get_same('big')
-        t.equal('a device of the same name is no substitute', node.rails()['rail1']['removed'], True)
+        kept.append(keep_client(p, 'meanwhile'))
+        comes_back(t, p, g, node)
+        p.g2.check(f'touch {GO}')
+        for client in kept:
+            is_used_by(t, *client)
+        removed_again(t, p, g, node)
         p.stop()
-    started_anew(t, p)
+
+
+def remove_in_mid_read(t, p, g):
+    jobs = start_reads(p, 3)
+    p.await_traffic(1)
+    remove(t, g)
+    end_well(t, p, jobs)
+
+
+def start_reads(p, n):
+    return [p.start_get('big', '--failover', to=f'{nodes.DIR}/out.{i}') for i in range(n)]
+
+
+def end_well(t, p, jobs):
+    for i, job in enumerate(jobs):
+        ended = job.wait(90)
+        t.check(f'read {i} ends well over what rails there are', ended.status == 0, ended.output)
+        t.equal(f'read {i} is byte-exact', p.g2.run(f'cmp {nodes.DIR}/in.big {nodes.DIR}/out.{i}').status, 0)
+
+
+def remove(t, g):
+    # Where it does not return, no signal ends it.
+    t.equal('the removal returns', g.status_of(g.start('rdma link delete rxe1').number, 60), 0)
+    t.check('the device is gone', 'rxe1' not in g.check('rdma link').output)
 
 
 # New clients register their memory on what is left.
@@ -118,11 +142,49 @@ def goes_on_over_rail0(t, p):
     p.get_same('more')
 
 
-def started_anew(t, p):
-    with t.scenario('started_anew', p.logs):
-        p.start()
-        p.put('big', SIZE)
-        report = p.get_same('big')
-        t.check('both rails carry', report and len([r for r in report['rails'] if r['bytes']]) == 2, report)
-        p.sound()
-        p.stop()
+def keep_client(p, name):
+    """A client of the reader that stays attached until GO is there."""
+    job = p.g2.start(f'{p.build}/tests/vm/kept_client {p.reader.config["socket"]} {name} {GO}')
+    nodes.await_true(f'client {name} is attached', lambda: job.is_done() or (os.path.exists(job.path) and 'attached' in job.output()), 60)
+    return name, job
+
+
+def is_used_by(t, name, job):
+    ended = job.wait(120)
+    t.check(f'client {name}: what it puts is what it reads', ended.status == 0, ended.output)
+    t.check(f'client {name}: over both rails', '"rails": ["rail0", "rail1"]' in ended.output, ended.output)
+
+
+def comes_back(t, p, g, node, n_times=1):
+    connects = p.rail_connects(1)
+    jobs = start_reads(p, 2)
+    g.check('rdma link add rxe1 type rxe netdev eth1')
+    began = time.monotonic()
+    nodes.await_true(f'{node.name} uses it', lambda: not node.rails()['rail1']['removed'], 60)
+    t.note(f'taken up after {time.monotonic() - began:.1f} s')
+    p.reader.await_pairs(1)
+    p.await_eligible(1)
+    t.note(f'eligible after {time.monotonic() - began:.1f} s')
+    t.equal('it was said', node.log().count('rail1: its RDMA device is back: rxe1'), n_times)
+    t.check('its pair came up anew', p.rail_connects(1) > connects)
+    end_well(t, p, jobs)
+    over_both(t, p)
+
+
+def over_both(t, p):
+    report = p.get_same('big')
+    t.check('a new client reads over both rails', report and len([r for r in report['rails'] if r['bytes']]) == 2, report)
+    p.put('more', SIZE)
+    p.get_same('more')
+
+
+# And twice in a row, while nothing is under way: the second time right after it was taken up.
+def removed_again(t, p, g, node):
+    remove(t, g)
+    nodes.await_true(f'{node.name} has let go', lambda: node.rails()['rail1']['removed'], 20)
+    g.check('rdma link add rxe1 type rxe netdev eth1')
+    nodes.await_true(f'{node.name} uses it', lambda: not node.rails()['rail1']['removed'], 60)
+    remove(t, g)
+    nodes.await_true(f'{node.name} has let go', lambda: node.rails()['rail1']['removed'], 20)
+    p.get_same('big', '--failover')
+    comes_back(t, p, g, node, 3)
