@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A whole node on its real threads: two mock rails on lcores, control, conn. The main thread plays a client and the
- * api's ring; another one reads what api may read at any time. Puts, reads, cancels, drains, new limits, and rails that
- * lose their QPs in mid-read.
+ * A whole node on its real threads: two mock rails on lcores and a verbs rail over a device that is not there, control,
+ * conn, work. The main thread plays a client and the api's rings; another one reads what api may read at any time.
+ * Puts, reads, cancels, drains, new limits, rails that lose their QPs in mid-read, and a device that goes and comes
+ * back.
  */
 #include <poll.h>
 #include <string.h>
@@ -17,9 +18,15 @@
 #include "transport/mock/fault.h"
 #include "transport/mock/mock.h"
 
+#define cr_assert(condition, ...) tap_need(condition, #condition)
+#define cr_assert_eq(a, b, ...) tap_need((a) == (b), #a " is " #b)
+#include "../unit/ib_fixture.h"
+
 #define OBJECT (1u << 20)
 #define N_OBJECTS 4u
 #define N_READS 150u
+#define VERBS 2u    /* the rail */
+#define REMOVALS 6u /* a second each */
 
 static struct rig rig; /* its configuration, client and numbers; nothing here steps it */
 static uint32_t stop;
@@ -29,6 +36,13 @@ static void *conn_body(void *arg)
 {
 	(void)arg;
 	conn_run(rig.node->conn, &stop);
+	return NULL;
+}
+
+static void *work_body(void *arg)
+{
+	(void)arg;
+	work_run(&rig.node->work, &stop);
 	return NULL;
 }
 
@@ -44,6 +58,7 @@ static void *watcher_body(void *arg)
 {
 	struct node *n = rig.node;
 	static struct conn_pair_info rows[16];
+	struct rail_device_info info;
 	struct journal_entry e;
 	static struct record r;
 
@@ -58,6 +73,7 @@ static void *watcher_body(void *arg)
 			n_rows++;
 		for (uint16_t i = 0; i < n->n_rails; i++)
 			n_rows += stat_get(&rail_counters(n->rails[i])->rx_bytes) == 1 || rail_is_detached(n->rails[i]);
+		rail_describe(n->rails[VERBS], &info);
 		sched_yield();
 	}
 	return NULL;
@@ -197,24 +213,29 @@ static uint32_t reads(uint8_t *const *data, uint32_t n, bool want_cancel)
 
 /* ---- The node ---- */
 
-static void start(pthread_t threads[3])
+static void start(pthread_t threads[4])
 {
 	struct node_conf conf = {.config = &rig.config, .is_shared_cpu = true};
 	struct client_conf client = {
 		.id = 1, .n_entries = 64, .read_arena_bytes = 32u << 20, .put_arena_bytes = 4u << 20};
 	static struct api_call attach = {.op = API_ATTACH};
 	char *argv[] = {"node", "--no-huge", "--no-pci", "--no-shconf", "--no-telemetry", "-m", "128", "--lcores",
-		"(0-2)@(0-1)", "--log-level=4"};
+		"(0-3)@(0-1)", "--log-level=4"};
 	char message[512] = "";
 
 	tap_need(rte_eal_init(sizeof(argv) / sizeof(argv[0]), argv) >= 0, "EAL starts");
-	rig_init(&rig, 2, 0);
+	fixture_init();
+	add_gid(add_device("rxe0"), 1, IBV_GID_TYPE_ROCE_V2, "192.0.2.1", 11);
+	removals = 0;
+	rig_init(&rig, 3, 0);
+	snprintf(rig.config.rails[VERBS].transport, sizeof(rig.config.rails[VERBS].transport), "verbs");
+	snprintf(rig.config.rails[VERBS].address, sizeof(rig.config.rails[VERBS].address), "192.0.2.1");
 	rig.config.reconnect_ns = 20000000;
 	tap_need(node_create(&conf, message, sizeof(message), &rig.node) == 0, message);
 	client.regions = &rig.node->regions;
 	client.sleep_set_fd = rig.node->control_set_fd;
 	tap_need(client_create(&client, message, sizeof(message), &rig.client) == 0, message);
-	for (uint16_t i = 0; i < 2; i++)
+	for (uint16_t i = 0; i < rig.config.n_rails; i++)
 		tap_need(rail_launch(rig.node->rails[i]) == 0, "a rail's lcore starts");
 	tap_start(&threads[0], conn_body, NULL);
 	tap_start(&threads[1], control_body, NULL);
@@ -280,26 +301,84 @@ static void order(void)
 /* QPs of one rail are lost in mid-read, again and again: the state word, and conn's part, while work is out. */
 static void lose_rails(uint8_t *const *data)
 {
-	struct rail *rail = rig.node->rails[1];
+	struct rail *faulty = rig.node->rails[1];
 	uint32_t n_good = 0;
 	struct fault_plan plan;
 	char message[128];
 
 	tap_need(fault_parse("disconnect:at=3", &plan, message, sizeof(message)) == 0, message);
 	for (uint32_t i = 0; i < 12; i++) {
-		uint64_t lost = stat_get(&rail_counters(rail)->qp_failures), until_ns = clock_ns() + WAIT_NS;
+		uint64_t lost = stat_get(&rail_counters(faulty)->qp_failures), until_ns = clock_ns() + WAIT_NS;
 
-		tap_need(mock_fault_inject(rail, &plan) == 0, "a fault is injected");
+		tap_need(mock_fault_inject(faulty, &plan) == 0, "a fault is injected");
 		do {
 			n_good += reads(data, N_OBJECTS, false);
 			tap_need(clock_ns() < until_ns, "a QP is lost");
-		} while (stat_get(&rail_counters(rail)->qp_failures) == lost);
+		} while (stat_get(&rail_counters(faulty)->qp_failures) == lost);
 		await_rails();
 	}
 	tap_ok(n_good >= 12 * N_OBJECTS, "reads fail over while rails lose their QPs, and these come back");
 }
 
-static void end(pthread_t threads[3])
+/* ---- A device ---- */
+
+/* A job of the work thread, as api has it done. */
+static void work(struct work_job *job)
+{
+	uint64_t until_ns = clock_ns() + WAIT_NS;
+
+	tap_need(spsc_push(rig.node->api_to_work, job), "there is room for a job");
+	waker_kick(&rig.node->work_waker);
+	while (spsc_pop(rig.node->work_to_api) != job) {
+		tap_need(clock_ns() < until_ns, "a job is done");
+		sched_yield();
+	}
+	tap_need(job->status == 0, job->message);
+}
+
+static void await_device(bool want_detached)
+{
+	uint64_t until_ns = clock_ns() + WAIT_NS;
+
+	while (rail_is_detached(rig.node->rails[VERBS]) != want_detached) {
+		tap_need(clock_ns() < until_ns, "the device goes, and comes back");
+		sched_yield();
+	}
+}
+
+/* Now and then it leaves as soon as it is taken up. Clients come while it is away, and go when it is there. */
+static void lose_device(uint8_t *const *data)
+{
+	static struct api_call c;
+	uint32_t n_reached = 0;
+
+	for (uint32_t i = 0; i < REMOVALS; i++) {
+		struct work_job job = {.op = WORK_CREATE_CLIENT,
+			.conf = {.id = 3, .n_entries = 4, .read_arena_bytes = 1u << 20, .put_arena_bytes = 1u << 20}};
+
+		job.conf.regions = &rig.node->regions;
+		job.conf.sleep_set_fd = rig.node->control_set_fd;
+		remove_soon();
+		await_device(true);
+		work(&job);
+		n_reached += region_reach(job.client->read_region) == 3;
+		c = (struct api_call){.op = API_ATTACH, .client = job.client};
+		tap_need(call(&c) == RY_OK, "a client attaches to what is left");
+		reads(data, N_OBJECTS, false);
+		await_device(false);
+		tap_need(region_reach(job.client->read_region) == 7,
+			"its arena is registered on the device that is back");
+		if (i % 3)
+			reads(data, N_OBJECTS, false);
+		c = (struct api_call){.op = API_DETACH, .client = job.client};
+		tap_need(call_awake(&c) == RY_OK, "and detaches");
+		job.op = WORK_DESTROY_CLIENT;
+		work(&job);
+	}
+	tap_ok(n_reached > 0, "a device goes and comes back while clients come and go");
+}
+
+static void end(pthread_t threads[4])
 {
 	static struct api_call detach = {.op = API_DETACH}, shutdown = {.op = API_SHUTDOWN};
 	struct node *n = rig.node;
@@ -313,19 +392,22 @@ static void end(pthread_t threads[3])
 	waker_signal(&n->conn_waker);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[2], NULL);
-	for (uint16_t i = 0; i < 2; i++)
+	waker_signal(&n->work_waker);
+	pthread_join(threads[3], NULL);
+	for (uint16_t i = 0; i < n->n_rails; i++)
 		rail_stop(n->rails[i]);
 	/* EAL's own hand-over is not seen by the sanitizer; a rail's last act, to go offline, is. */
 	tap_ok(rte_rcu_qsbr_check(n->sources->qsbr, rte_rcu_qsbr_start(n->sources->qsbr), false) == 1,
 		"the rails left the table of sources");
 	tap_ok(n_rows > 0, "rows of pairs and records were read meanwhile");
 	node_destroy(n);
+	fixture_end();
 }
 
 int main(void)
 {
 	uint8_t *data[N_OBJECTS];
-	pthread_t threads[3];
+	pthread_t threads[4];
 
 	start(threads);
 	await_rails();
@@ -343,6 +425,8 @@ int main(void)
 	order();
 	come_and_go();
 	lose_rails(data);
+	tap_start(&threads[3], work_body, NULL);
+	lose_device(data);
 	end(threads);
 	for (uint32_t i = 0; i < N_OBJECTS; i++)
 		free(data[i]);
