@@ -97,6 +97,7 @@ int mode_exchange(const struct perf *p)
 		snprintf(err.text + strlen(err.text), sizeof(err.text) - strlen(err.text),
 			"%sthe exchange over %s %s failed", err.text[0] ? "; " : "",
 			p->device ? p->device : "the first device", p->address ? p->address : "");
+		free(ns);
 		return perf_fail(p, &err);
 	}
 	rc = report(p, ns + WARM_UPS, n);

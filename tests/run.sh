@@ -7,7 +7,7 @@
 #
 # Suites: lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate (CI; vm is what guests with Soft-RoCE
 # show, a third of its time; vm-core of that is the conformance of verbs and the demo; asan is unit, conform, hostile and
-# some of smoke under sanitizers), hostile (clients, peers and connections that attack), cover (coverage and its bounds),
+# smoke under sanitizers), hostile (clients, peers and connections that attack), cover (coverage and its bounds),
 # long (ten minutes of soak, and more of vm), hw (needs an RDMA NIC; no test of this version asks for one, so it is
 # skipped). Environment: RY_BUILD, RY_BUILD_ASAN,
 # RY_BUILD_TSAN, RY_BUILD_COVER, RY_BUILD_FUZZ (build directories), RY_FUZZ_SECONDS (each target, 60), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager),
@@ -239,7 +239,9 @@ run_asan() {
 	lend_hugepages
 	run_meson asan "$build_asan" unit conform
 	return_hugepages
+	# What the unit tests leave behind goes with the process of each; a daemon and the CLI leave nothing.
 	local stretch=3
+	local -x ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=1
 	run_meson asan-daemons "$build_asan" asan hostile
 }
 

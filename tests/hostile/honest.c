@@ -47,6 +47,7 @@ int mode_honest(const struct attack *a)
 		.cause_bytes = sizeof(cause)};
 	struct tally t = {.us = calloc(SAMPLES_MAX, sizeof(*t.us))};
 	struct ry_client *c;
+	int status;
 
 	snprintf(stop, sizeof(stop), "%s/stop", a->args[0]);
 	if (!t.us || ry_attach(&opts, &c) != RY_OK) {
@@ -67,7 +68,9 @@ int mode_honest(const struct attack *a)
 		pause_us(1000);
 	}
 	ry_detach(c);
-	return print(&t);
+	status = print(&t);
+	free(t.us);
+	return status;
 }
 
 static bool put(struct ry_client *c, const char *key, uint64_t bytes, uint64_t seed, struct tally *t)

@@ -7,7 +7,7 @@ smoke_begin
 
 # edges CASE [ARGUMENT...]
 edges() {
-	timeout 120 python3 "$tree/tests/smoke/edges.py" "$build/control/client/librailyard.so" "$(socket_of rd)" "$@" >"$tmp/tap" 2>"$tmp/tap.err" </dev/null
+	loads timeout 120 python3 "$tree/tests/smoke/edges.py" "$build/control/client/librailyard.so" "$(socket_of rd)" "$@" >"$tmp/tap" 2>"$tmp/tap.err" </dev/null
 	merge_tap "$1" "$tmp/tap"
 	sed 's/^/# /' "$tmp/tap.err"
 }

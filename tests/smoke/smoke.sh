@@ -24,6 +24,8 @@ smoke_begin() {
 		not_ok "railyard and railyardd are built in $build"
 		smoke_end
 	fi
+	# The run time of AddressSanitizer where the build has it.
+	sanitizer=$(ldd "$DAEMON" | awk '$1 ~ /^libasan/ {print $3}')
 }
 
 # Ends whatever the case started; pids are ours until we have waited for them.
@@ -76,6 +78,24 @@ check() {
 	tail -5 "$tmp/check.out" | sed 's/^/#   /'
 	show_logs
 	return 1
+}
+
+# timed CHECK WHAT...: a check that asks how fast this build is. Under sanitizers, where every access is looked at, it is left out.
+timed() {
+	if [ -n "$sanitizer" ]; then
+		skip "$2" "asks the clock, which sanitizers slow down"
+	else
+		"$@"
+	fi
+}
+
+# loads COMMAND...: a program without the sanitizer that loads a library with it needs its run time first; what leaks there is not ours.
+loads() {
+	if [ -n "$sanitizer" ]; then
+		LD_PRELOAD=$sanitizer ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 "$@"
+	else
+		"$@"
+	fi
 }
 
 # merge_tap LABEL FILE: the lines of a TAP program become ours.
