@@ -140,6 +140,7 @@ struct api {
 	struct pair_log *pair_logs; /* LOGS_MAX */
 	uint32_t n_held_pairs;      /* of them, those that hold something back */
 	uint32_t n_dropped_told;    /* of the journal */
+	uint64_t breach_paid_ns;    /* lines on breaches of peers are paid up to here */
 	struct fault_plan *faults;  /* of each rail: the plan it was given last */
 };
 

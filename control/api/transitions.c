@@ -13,6 +13,9 @@
 #define BURST 6u
 #define LINE_NS 30000000000ull /* one more line */
 #define STORES_NAMED 3u
+/* Of peers' breaches, however many peers there are: 20 lines in the first minute, 10 in each that follows. */
+#define BREACH_BURST 10u
+#define BREACH_NS 6000000000ull
 
 static void take(struct api *api, const struct journal_entry *e);
 static bool has_budget(const struct api *api, const struct pair_log *log);
@@ -22,6 +25,7 @@ static void print_breaker(const struct api *api, const struct journal_entry *e, 
 static const char *reason(const struct rail_transition *t, char *text, size_t bytes);
 static const char *damping(const struct rail_transition *t);
 static void print_slow(const struct api *api, const struct journal_entry *e, const char *more);
+static void print_breach(struct api *api, const struct breach_change *b);
 static const char *stores_text(const struct config *c, uint64_t stores, char *text, size_t bytes);
 static const char *rate_text(uint64_t bytes_per_s, const char *unknown, char *text, size_t bytes);
 static void print_dropped(struct api *api);
@@ -32,7 +36,10 @@ bool transitions_print(struct api *api)
 	bool did = false;
 
 	while (journal_pop(api->deps.journal, &e)) {
-		take(api, &e);
+		if (e.kind == JOURNAL_BREACH)
+			print_breach(api, &e.breach);
+		else
+			take(api, &e);
 		did = true;
 	}
 	if (api->n_held_pairs)
@@ -167,6 +174,28 @@ static void print_slow(const struct api *api, const struct journal_entry *e, con
 			"health: rail %s: tripped, slow for %us (health.slow_trip_secs): %s: other rails carry its "
 			"share until its pause is over; look at its link, or take it out: railyard rails drain %s%s",
 			rail, c->slow_trip_secs, figures, rail, more);
+}
+
+/* What has no budget is left out: the operation's status and the counters tell it as well. */
+static void print_breach(struct api *api, const struct breach_change *b)
+{
+	static const char *const texts[BREACHES] = {
+		[BREACH_BYTES] = "DONE says another number of bytes than was asked for",
+		[BREACH_GENERATION] = "DONE is of another generation than was asked for",
+		[BREACH_CHECKSUM] = "bytes that do not match their checksum",
+		[BREACH_ANSWER] = "an answer that makes no sense",
+		[BREACH_LATE] = "an answer that nobody waits for, or no longer",
+	};
+	const char *rail = b->rail_idx < api->deps.config->n_rails ? api->deps.config->rails[b->rail_idx].name : NULL;
+	char more[64] = "";
+
+	if (api->breach_paid_ns > api->now_ns + (BREACH_BURST - 1) * BREACH_NS)
+		return;
+	api->breach_paid_ns = RTE_MAX(api->breach_paid_ns, api->now_ns) + BREACH_NS;
+	if (b->n > 1)
+		snprintf(more, sizeof(more), " (%u since the last line)", b->n);
+	log_write(LOG_LEVEL_WARN, NULL, "peer %s:%s%s%s %s%s", b->node_name, rail ? " rail " : "", rail ? rail : "",
+		rail ? ":" : "", texts[b->what % BREACHES], more);
 }
 
 /* "store a", "stores a, b, c and 4 more"; none: it carries PUTs of nodes that dialled it. */

@@ -15,6 +15,7 @@ static int cannot_listen(const struct rail_conf *rail, int rc, char *message, ui
 static int open_listener(struct conn *c, uint16_t rail_idx);
 static struct greet *free_greet(struct conn *c);
 static void watch_listeners(struct conn *c);
+static void unused(struct conn *c, const struct greet *g);
 static void greet_end(struct conn *c, struct greet *g);
 static void welcome(struct conn *c, struct greet *g);
 static uint32_t judge(struct conn *c, const struct greet *g);
@@ -25,6 +26,8 @@ static void refuse(struct conn *c, struct greet *g, uint32_t status);
 static uint64_t fresh_token(void);
 
 #define ACCEPT_TURN_MAX 16
+#define UNUSED_MANY 100u
+#define UNUSED_NS 60000000000ull
 #define ACCEPT_RETRY_NS 100000000ull /* out of descriptors */
 
 int conn_check_addresses(const struct config *config, char *message, uint32_t message_bytes)
@@ -149,8 +152,26 @@ void greet_ready(struct conn *c, struct greet *g)
 		sock_peer_text(g->io.fd, peer, sizeof(peer));
 		if (news_stranger(c, peer, RY_ERR_PROTOCOL, more))
 			log_warn("conn: hello from %s: %s%s", peer, error_text(rc), more);
+	} else {
+		unused(c, g);
 	}
 	greet_end(c, g);
+}
+
+/* Now and then somebody only looks whether the port is open; a flood of them keeps others waiting. */
+static void unused(struct conn *c, const struct greet *g)
+{
+	char peer[SOCK_TEXT_BYTES], more[NEWS_MORE_BYTES];
+
+	if (c->now_ns - c->unused_since_ns >= UNUSED_NS) {
+		c->unused_since_ns = c->now_ns;
+		c->n_unused = 0;
+	}
+	if (++c->n_unused < UNUSED_MANY || !news_stranger(c, "anybody", RY_ERR_DETACHED, more))
+		return;
+	sock_peer_text(g->io.fd, peer, sizeof(peer));
+	log_warn("conn: hello: %u connections within a minute ended before they said it, the last from %s", c->n_unused,
+		peer);
 }
 
 static void greet_end(struct conn *c, struct greet *g)

@@ -28,6 +28,7 @@ static struct news *guest(struct conn *c, uint64_t key);
 static enum news_share share_of(const struct link *l);
 static bool is_worth_a_line(
 	struct conn *c, enum news_share share, const char *peer, uint32_t kind, char more[NEWS_MORE_BYTES]);
+static uint32_t n_odd_of(const struct link *l);
 static bool pay_both(struct conn *c, struct news *n, unsigned burst, enum news_share share);
 static bool pay(struct conn *c, enum news_share share, unsigned burst);
 static bool has_room(uint64_t paid_ns, uint64_t now_ns, unsigned burst, uint64_t again_ns);
@@ -107,6 +108,33 @@ void news_twin(struct conn *c, const char *peer)
 
 	if (is_worth_a_line(c, NEWS_STORES, peer, RY_ERR_DENIED, more))
 		log_write(LOG_LEVEL_WARN, NULL, "conn: hello %s: %s%s", peer, refusal_text(RY_ERR_DENIED), more);
+}
+
+/* Told with all that came since the last line: what cannot be told now is told with what follows. */
+void news_odd(struct conn *c, struct link *l)
+{
+	uint32_t n = n_odd_of(l) - l->n_odd;
+	struct news *about;
+
+	if (!n)
+		return;
+	about = guest(c, ~(l->pair.node_id * PAIRS_MAX + l->pair.rail_idx));
+	if (c->now_ns < about->again_ns || !pay(c, share_of(l), SHARE_BURST))
+		return;
+	about->again_ns = c->now_ns + AGAIN_NS;
+	l->n_odd += n;
+	log_write(LOG_LEVEL_WARN, NULL,
+		"conn: rail %s: node %s sent %u messages that nothing waits for or that are not allowed",
+		conn_rail_conf(c, l->pair.rail_idx)->name, l->pair.node_name, n);
+}
+
+static uint32_t n_odd_of(const struct link *l)
+{
+	uint32_t n = 0;
+
+	for (uint16_t i = 0; i < l->pair.n_qps; i++)
+		n += qp_n_odd(l->pair.qps[i]);
+	return n;
 }
 
 /* What cannot be told now waits for its turn, and the latest wins: the last line is what is true. */

@@ -235,6 +235,7 @@ static bool step_up(struct conn *c, struct link *l)
 	uint64_t dead_ns = c->deps.config->keepalive_dead_ns;
 	int qp_idx = failed_qp(l);
 
+	news_odd(c, l);
 	if (qp_idx >= 0) {
 		/* A peer that closes on purpose said so on this socket before it closed the others. */
 		link_read(c, l);
@@ -457,6 +458,8 @@ static void report_down(struct conn *c, struct link *l, bool was_up, uint8_t rea
 {
 	struct conn_pair_info *info = l->dialler ? &l->dialler->info : &l->info;
 
+	if (was_up)
+		news_odd(c, l);
 	news_down(c, l, was_up);
 	/* The announced end of a pair is no failure, that of an attempt is. */
 	info->n_failures += !reason || reason == WIRE_BYE_PROTOCOL || !was_up;

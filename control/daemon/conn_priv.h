@@ -253,6 +253,7 @@ struct link {
 	int tx_error;    /* sending failed with this; link_step ends the link */
 	uint32_t n_bufs; /* receive buffers on its account */
 	uint32_t n_tx;   /* control's buffers in `out` */
+	uint32_t n_odd;  /* odd messages on its QPs that the log was told of */
 	uint32_t out_head;
 	uint32_t n_out;
 	uint32_t tx_bytes; /* of out[out_head] that are sent */
@@ -336,6 +337,8 @@ struct conn {
 	bool want_kick;
 
 	struct news guests[NEWS_GUESTS];    /* accepted, and strangers */
+	uint64_t unused_since_ns;           /* connections that ended without a HELLO, and */
+	uint32_t n_unused;                  /* how many in this minute */
 	uint64_t news_paid_ns[NEWS_SHARES]; /* lines of trouble are paid up to here, by enum news_share */
 	struct info_row *rows;              /* n_diallers, then one per link */
 };
@@ -523,6 +526,9 @@ void news_down(struct conn *c, const struct link *l, bool was_up);
 bool news_stranger(struct conn *c, const char *peer, uint32_t kind, char more[NEWS_MORE_BYTES]);
 /* This peer knows another node of our name, or is one of two itself: what to do about it, at once. */
 void news_twin(struct conn *c, const char *peer);
+/* A link that is or was up: what its peer sent that nothing waited for or that is not allowed, if there is more of it.
+ */
+void news_odd(struct conn *c, struct link *l);
 /* The link of a rail has news; a line at once or later. */
 void news_rail(struct conn *c, uint16_t rail_idx, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Writes lines that waited. Returns whether there were any. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transitions of breakers, and verdicts on slow rails, on their way to the log: control writes them down, the api
- * thread prints one line each.
+ * Transitions of breakers, verdicts on slow rails, and what peers did wrong, on their way to the log: control writes
+ * them down, the api thread prints one line each.
  *
  * One producer (control lcore), one consumer (api). When the consumer is too late the newest ones are dropped and
  * counted; the breaker's own counters stay right.
@@ -27,6 +27,24 @@ enum journal_kind {
 	JOURNAL_SLOW = 1, /* this and the following are of a rail: name.rail_idx alone counts */
 	JOURNAL_NOT_SLOW = 2,
 	JOURNAL_SLOW_TRIP = 3,
+	JOURNAL_BREACH = 4, /* of a peer: name is not used */
+};
+
+/* What a peer may not do and what control notices; see control/read/breach.c. */
+enum breach {
+	BREACH_BYTES = 0,
+	BREACH_GENERATION = 1,
+	BREACH_CHECKSUM = 2,
+	BREACH_ANSWER = 3,
+	BREACH_LATE = 4,
+	BREACHES = 5,
+};
+
+struct breach_change {
+	uint8_t what;      /* enum breach */
+	uint16_t rail_idx; /* RY_RAIL_NONE: on the bootstrap connection */
+	uint32_t n;        /* since the last line */
+	char node_name[RY_NAME_MAX_BYTES];
 };
 
 /* Why a rail is slow, or is not any more; bytes per second, 0 = not known. */
@@ -45,6 +63,7 @@ struct journal_entry {
 	union {
 		struct rail_transition what;
 		struct slow_change slow;
+		struct breach_change breach;
 	};
 };
 

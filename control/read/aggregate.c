@@ -157,8 +157,14 @@ static void check_done(struct control *c, struct xfer *x)
 
 static void came_bad(struct control *c, struct xfer *x, struct segment *s)
 {
-	if (s->status == RY_OK)
+	if (s->status == RY_OK) {
 		s->status = RY_ERR_STALE_GENERATION;
+		breach_note(c, x->peer_idx, s->rail_idx, BREACH_GENERATION);
+	} else if (s->status == RY_ERR_INCOMPLETE) {
+		breach_note(c, x->peer_idx, s->rail_idx, BREACH_BYTES);
+	} else if (s->status == RY_ERR_CHECKSUM) {
+		breach_note(c, x->peer_idx, s->rail_idx, BREACH_CHECKSUM);
+	}
 	if (s->status == RY_ERR_RAIL)
 		path_broken(c, s); /* out of plans at once; conn's PAIR_DOWN follows */
 	if (s->is_busy) {

@@ -214,6 +214,10 @@ void path_explain(const struct control *c, uint16_t peer_idx, uint32_t reach_mas
 /* The pair's QP died under a segment: out of plans until conn's PAIR_DOWN. */
 void path_broken(struct control *c, const struct segment *s);
 
+/* ---- breach.c ---- */
+/* A peer did what no honest one does; rail_idx may be RY_RAIL_NONE. */
+void breach_note(struct control *c, uint16_t peer_idx, uint16_t rail_idx, enum breach what);
+
 /* ---- stall.c ---- */
 /* With every path_scan. */
 void stall_scan(struct control *c);

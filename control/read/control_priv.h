@@ -143,6 +143,12 @@ struct peer_pair {
 	uint32_t epoch;
 };
 
+/* Of one kind of breach; see breach.c. */
+struct breach_told {
+	uint64_t again_ns; /* no line before this */
+	uint32_t n;        /* since the last line */
+};
+
 struct peer {
 	TAILQ_ENTRY(peer) active; /* n_active is not 0 */
 	uint32_t n_active;        /* transfers in the active list */
@@ -160,6 +166,7 @@ struct peer {
 	struct peer_pair by_rail[RY_RAILS_MAX]; /* the pair each local rail uses */
 	bool is_dialling;                       /* MSG_DIAL is out */
 	struct dial_event dial;
+	struct breach_told breaches[BREACHES];
 	char cause[RY_CAUSE_MAX_BYTES]; /* why it is not connected */
 };
 

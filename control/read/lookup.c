@@ -240,6 +240,7 @@ void lookup_reply(struct control *c, struct op *op, const struct wire_lookup_rep
 			return;
 	} else if (m->first_stripe != d->n_fetched || m->n_checksums > d->stripe_count - d->n_fetched ||
 		   !m->n_checksums) {
+		breach_note(c, d->peer_idx, RY_RAIL_NONE, BREACH_ANSWER);
 		lookup_failed(c, d, RY_ERR_PROTOCOL,
 			meta_blame(c, d->peer_idx, "sent pages of checksums that do not follow each other", text));
 		return;
@@ -262,6 +263,7 @@ static bool take_first_page(struct control *c, struct desc *d, const struct wire
 	}
 	if (!plan_geometry_ok(m->size_bytes, m->stripe_bytes, m->stripe_count) ||
 		(m->has_checksums && (m->n_checksums > m->stripe_count || (m->stripe_count && !m->n_checksums)))) {
+		breach_note(c, d->peer_idx, RY_RAIL_NONE, BREACH_ANSWER);
 		lookup_failed(c, d, RY_ERR_INVALID_DESCRIPTOR, NULL);
 		return false;
 	}

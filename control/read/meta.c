@@ -11,6 +11,7 @@ static void take(struct control *c, void *m);
 static void received(struct control *c, struct meta_buf *b);
 static void buf_back(struct control *c, struct meta_buf *b);
 static void unsent(struct control *c, struct meta_buf *b);
+static void answered_late(struct control *c, const struct meta_buf *b);
 static void answered(struct control *c, struct op *op, const struct wire_meta *h);
 static void list_reply(struct control *c, struct op *op, const struct wire_list_reply *m);
 static bool is_answer(uint16_t type);
@@ -192,8 +193,18 @@ static void received(struct control *c, struct meta_buf *b)
 	if (op && op->pair_idx == b->pair_idx && op->pair_epoch == b->pair_epoch)
 		answered(c, op, h);
 	else
-		stat_add(&c->counters->late_answers, 1);
+		answered_late(c, b);
 	meta_drop(c, b);
+}
+
+/* Its request may have ended by its deadline, too. */
+static void answered_late(struct control *c, const struct meta_buf *b)
+{
+	uint16_t peer_idx = peer_of_pair(c, b->pair_idx, b->pair_epoch);
+
+	stat_add(&c->counters->late_answers, 1);
+	if (peer_idx != UINT16_MAX)
+		breach_note(c, peer_idx, RY_RAIL_NONE, BREACH_LATE);
 }
 
 static void answered(struct control *c, struct op *op, const struct wire_meta *h)
@@ -212,6 +223,7 @@ static void answered(struct control *c, struct op *op, const struct wire_meta *h
 
 	if (h->type != WIRE_META_ERROR && h->type != want[op->kind]) {
 		status = RY_ERR_PROTOCOL;
+		breach_note(c, op->peer_idx, RY_RAIL_NONE, BREACH_ANSWER);
 		cause = meta_blame(c, op->peer_idx, "answered another request than was sent", text);
 	} else if (status == RY_ERR_PROTOCOL) {
 		cause = meta_blame(c, op->peer_idx, "did not understand the request", text);
@@ -275,6 +287,7 @@ static void list_reply(struct control *c, struct op *op, const struct wire_list_
 		return;
 	}
 	if (m->cursor >> CURSOR_STORE_SHIFT) { /* it would name another store */
+		breach_note(c, op->peer_idx, RY_RAIL_NONE, BREACH_ANSWER);
 		op_fail(c, op, RY_ERR_PROTOCOL, RY_RAIL_NONE,
 			meta_blame(c, op->peer_idx, "sent a list cursor that is out of bounds", text));
 		return;

@@ -66,7 +66,12 @@ static struct peer *accepted_peer(struct control *c, uint64_t node_id)
 			free_peer = p;
 	}
 	if (free_peer) {
+		struct peer former = *free_peer;
+
 		memset(free_peer, 0, sizeof(*free_peer));
+		/* Who comes back is not told of anew. */
+		if (former.node_id == node_id)
+			memcpy(free_peer->breaches, former.breaches, sizeof(former.breaches));
 		free_peer->is_used = true;
 		free_peer->node_id = node_id;
 	}

@@ -17,6 +17,7 @@ void request_granted(struct rail *r, struct qp *qp, const struct wire_grant *m)
 	if (!s || s->qp != qp || !qp->peer_grants || s->kind != SEG_PULL || s->grant != SEG_GRANT_NONE ||
 		s->state > SEG_CANCELLING) {
 		stat_add(&r->counters.late_messages, 1);
+		qp_odd(qp);
 		return;
 	}
 	/* Its CANCEL is out, and the writer closes the window on that. */
@@ -24,6 +25,7 @@ void request_granted(struct rail *r, struct qp *qp, const struct wire_grant *m)
 		return;
 	if (m->bytes != s->len_bytes) {
 		stat_add(&r->counters.protocol_errors, 1);
+		qp_odd(qp);
 		return; /* its deadline ends it */
 	}
 	s->grant_key = m->key;

@@ -83,6 +83,7 @@ void probe_serve(struct rail *r, struct qp *qp, const struct wire_ping *ping)
 
 	if (ping->len_bytes != PROBE_BYTES) {
 		stat_add(&r->counters.protocol_errors, 1);
+		qp_odd(qp);
 		return;
 	}
 	/* The transport sends the WRITE after the READ is complete, so PONG speaks for both ways. */

@@ -112,6 +112,7 @@ struct qp {
 	struct serve_req *serve_head; /* requests of the peer, in order */
 	struct serve_req *serve_tail;
 	uint64_t rx_bytes; /* that landed for segments of it; read by control, too, relaxed */
+	uint32_t n_odd; /* messages of the peer that nothing waits for or that are not allowed; read by conn, relaxed */
 	uint32_t n_serve;
 	uint32_t n_writes;      /* posted and not completed */
 	uint32_t deficit_bytes; /* deficit round robin */
@@ -127,6 +128,12 @@ struct qp {
 /* Entries of the adopt ring are QP pointers; this bit set = release. The release of no QP is rail_detach. */
 #define RAIL_RELEASE_BIT 1ul
 #define RAIL_TAKE_UP 2ul /* no QP either: rail_attach */
+
+/* The log is told of it, by conn. Not for what honest peers may do: a CANCEL crosses its DONE. */
+static inline void qp_odd(struct qp *qp)
+{
+	__atomic_store_n(&qp->n_odd, qp->n_odd + 1, __ATOMIC_RELAXED);
+}
 
 static inline void seg_push(struct seg_fifo *f, struct segment *s)
 {

@@ -102,6 +102,7 @@ static void dispatch(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 		break;
 	default:
 		stat_add(&r->counters.protocol_errors, 1);
+		qp_odd(qp);
 	}
 }
 

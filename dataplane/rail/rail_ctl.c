@@ -248,6 +248,11 @@ uint8_t qp_fail_status(const struct qp *qp)
 	return qp->fail_status;
 }
 
+uint32_t qp_n_odd(const struct qp *qp)
+{
+	return __atomic_load_n(&qp->n_odd, __ATOMIC_RELAXED);
+}
+
 uint64_t qp_rx_bytes(const struct qp *qp)
 {
 	return stat_get(&qp->rx_bytes);

@@ -112,6 +112,8 @@ int rail_detach(struct rail *rail);
 int rail_attach(struct rail *rail);
 /* Why a FAILED QP failed: enum wc_status. */
 uint8_t qp_fail_status(const struct qp *qp);
+/* Messages of the peer that nothing waited for or that are not allowed; of a QP that is not released yet. Relaxed. */
+uint32_t qp_n_odd(const struct qp *qp);
 
 /* ---- any thread ---- */
 bool rail_is_detached(const struct rail *rail);

@@ -42,6 +42,7 @@ struct qp {
 	int fd;
 	uint32_t state;
 	uint8_t fail_status;
+	uint32_t n_odd;
 	struct qp_request req;
 	struct qp *loop_peer;
 };
@@ -181,6 +182,11 @@ enum qp_state qp_state(const struct qp *qp)
 uint8_t qp_fail_status(const struct qp *qp)
 {
 	return qp->fail_status;
+}
+
+uint32_t qp_n_odd(const struct qp *qp)
+{
+	return qp->n_odd;
 }
 
 static inline void rail_turn(struct rail *rail)

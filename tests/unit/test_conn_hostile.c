@@ -3,6 +3,7 @@
  * in every state of a connection. */
 #include "conn_raw.h"
 
+#include "../support/capture.h"
 #include "daemon/conn_priv.h"
 
 static struct node a;
@@ -163,6 +164,44 @@ Test(conn_hostile, a_thousand_connections_leave_nothing_and_harm_nobody)
 	close(late);
 	close(fd);
 	close(data_fd);
+	node_stop(&a);
+}
+
+static int n_connects;
+
+static void connects_and_closes(void)
+{
+	for (int i = 0; i < n_connects; i++) {
+		close(raw_connect(a.conf.rails[0].port));
+		if (i % 32 == 31)
+			turns(&a, NULL, 4);
+	}
+	until(&a, NULL, a.conn->n_greets == 0);
+	turns(&a, NULL, 4);
+}
+
+/* Who only looks whether the port is open is no trouble; a flood of them is told of once, and all are counted. */
+Test(conn_hostile, a_flood_of_connections_that_say_nothing_is_told_of_once)
+{
+	static char text[1 << 14];
+
+	listening();
+	log_set_level(LOG_LEVEL_WARN);
+	n_connects = 99;
+	capture(connects_and_closes, text, sizeof(text));
+	cr_assert_str_eq(text, "");
+	n_connects = 500;
+	capture(connects_and_closes, text, sizeof(text));
+	cr_assert_not_null(
+		strstr(text, "conn: hello: 100 connections within a minute ended before they said it"), "%s", text);
+	cr_assert_null(strchr(strchr(text, '\n') + 1, '\n'), "once: %s", text);
+	cr_assert_eq(stat_get(&a.counters.accepted), 599);
+	now_ns += 59 * SEC;
+	capture(connects_and_closes, text, sizeof(text));
+	cr_assert_str_eq(text, "");
+	now_ns += 2 * SEC;
+	capture(connects_and_closes, text, sizeof(text));
+	cr_assert_not_null(strstr(text, "connections within a minute ended"), "it goes on: %s", text);
 	node_stop(&a);
 }
 
@@ -334,6 +373,67 @@ Test(conn_hostile, a_peer_that_asks_without_end_starves_nobody)
 	close(greedy);
 	close(greedy_data);
 	close(fd);
+	close(data_fd);
+	node_stop(&a);
+}
+
+/* ---- what the log is told of data messages ---- */
+
+static char said[1 << 14];
+
+/* Half a minute in which the peer answers KEEPALIVE; `peer` is its bootstrap socket. */
+static int peer;
+
+static void half_a_minute(void)
+{
+	struct wire_meta m;
+
+	for (int i = 0; i < 6; i++) {
+		now_ns += 5 * SEC;
+		turns(&a, NULL, 3);
+		while (recv(peer, &m, sizeof(m), 0) == (ssize_t)sizeof(m))
+			raw_meta(peer, WIRE_META_KEEPALIVE_REPLY, sizeof(m), m.request_id, RY_OK);
+		turns(&a, NULL, 3);
+	}
+}
+
+static void a_turn(void)
+{
+	turns(&a, NULL, 2);
+}
+
+static void lost(void)
+{
+	close(peer);
+	until(&a, NULL, a.n_down == 1);
+}
+
+Test(conn_hostile, odd_messages_are_told_of_once_a_minute_with_their_number)
+{
+	struct qp *qp;
+	int data_fd;
+
+	listening();
+	peer = raw_pair(&a, 1, &data_fd);
+	log_set_level(LOG_LEVEL_WARN);
+	qp = a.conn->links[a.conn->live[0]].pair.qps[0];
+	qp->n_odd = 3;
+	capture(a_turn, said, sizeof(said));
+	cr_assert_not_null(
+		strstr(said, "warn conn: rail r0: node raw sent 3 messages that nothing waits for"), "%s", said);
+	qp->n_odd = 1000;
+	capture(half_a_minute, said, sizeof(said));
+	cr_assert_str_eq(said, "", "told anew too soon");
+	capture(half_a_minute, said, sizeof(said));
+	cr_assert_not_null(strstr(said, "node raw sent 997 messages"), "%s", said);
+	cr_assert_null(strchr(strchr(said, '\n') + 1, '\n'), "once: %s", said);
+	/* A minute without: no line. Then a few more, just before it leaves. */
+	capture(half_a_minute, said, sizeof(said));
+	capture(half_a_minute, said, sizeof(said));
+	cr_assert_str_eq(said, "");
+	qp->n_odd += 7;
+	capture(lost, said, sizeof(said));
+	cr_assert_not_null(strstr(said, "node raw sent 7 messages"), "%s", said);
 	close(data_fd);
 	node_stop(&a);
 }

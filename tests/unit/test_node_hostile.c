@@ -41,6 +41,33 @@ static void forge(uint16_t pair_idx, const void *message, uint32_t len_bytes)
 	control_poll(r.node->control, r.now_ns);
 }
 
+/* How many lines of this kind of breach wait for the log, and how often the last of them says that it happened. */
+static unsigned n_told(enum breach what, uint32_t *n_times)
+{
+	struct journal_entry e;
+	unsigned n = 0;
+
+	while (journal_pop(&r.node->journal, &e)) {
+		if (e.kind != JOURNAL_BREACH || e.breach.what != what)
+			continue;
+		/* One node is both ends: as the store that it dials, and as the node that dialled it. */
+		cr_assert(!strcmp(e.breach.node_name, r.config.stores[0].name) ||
+				  !strcmp(e.breach.node_name, r.config.node_name),
+			"%s", e.breach.node_name);
+		*n_times = e.breach.n;
+		n++;
+	}
+	return n;
+}
+
+static void expect_told(enum breach what, unsigned n)
+{
+	uint32_t n_times = 0;
+	unsigned n_lines = n_told(what, &n_times);
+
+	cr_assert_eq(n_lines, n, "%u lines", n_lines);
+}
+
 static uint64_t late_answers(void)
 {
 	return stat_get(&r.node->control->counters->late_answers);
@@ -98,12 +125,14 @@ Test(node_hostile, an_answer_of_a_peer_that_was_not_asked)
 			forge_reply(r.node->conn->live[i], &m);
 	}
 	cr_assert_eq(op->state, OP_WAIT, "another pair's answer was believed");
+	expect_told(BREACH_LATE, 2); /* of either end, however many pairs */
 	cr_assert_eq(late_answers(), r.node->conn->n_live - 1);
 	cr_assert_eq(rig_wait(&r, r.client, ticket).status, RY_ERR_NOT_FOUND, "what the store says");
 	/* Replayed: nobody waits for it any more. */
 	forge_reply(asked, &m);
 	forge_reply(asked, &m);
 	cr_assert_eq(late_answers(), r.node->conn->n_live + 1);
+	expect_told(BREACH_LATE, 0);
 	cr_assert(rig_settle(&r));
 	rig_stop(&r);
 }
@@ -193,6 +222,7 @@ Test(node_hostile, answers_of_another_kind)
 	cqe = rig_wait(&r, r.client, ticket);
 	cr_assert_eq(cqe.status, RY_ERR_PROTOCOL, "%u", cqe.status);
 	expect_blame(&cqe, "answered another request than was sent");
+	expect_told(BREACH_ANSWER, 1);
 	cr_assert(rig_settle(&r));
 	rig_stop(&r);
 }
@@ -215,6 +245,7 @@ Test(node_hostile, a_list_cursor_out_of_bounds)
 	cqe = rig_wait(&r, r.client, ticket);
 	cr_assert_eq(cqe.status, RY_ERR_PROTOCOL);
 	expect_blame(&cqe, "sent a list cursor that is out of bounds");
+	expect_told(BREACH_ANSWER, 1);
 	cr_assert(rig_settle(&r));
 	rig_stop(&r);
 }
@@ -351,6 +382,108 @@ Test(node_hostile, a_store_that_is_late_with_its_credits)
 	cr_assert_eq(stat_get(&r.node->rails[0]->counters.protocol_errors), 0);
 	rig_tap(&r, NULL, NULL);
 	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}
+
+/* ---- DONE: wrong bytes, wrong generation, wrong content, twice ---- */
+
+struct liar {
+	enum breach what;
+	bool want_twice;
+	unsigned n;
+};
+
+static bool lie(void *ctx, struct rail *rail, struct wr *wr)
+{
+	struct wire_done *m = rig_message(wr, WIRE_DONE);
+	struct liar *l = ctx;
+	struct rig_kept k;
+
+	if (wr->op == WR_WRITE)
+		return l->want_twice || l->what != BREACH_CHECKSUM;
+	if (!m)
+		return true;
+	l->n++;
+	if (l->want_twice) {
+		rig_keep(&k, rail, wr);
+		rig_post_kept(&k);
+	} else if (l->what == BREACH_BYTES) {
+		m->bytes--;
+	} else if (l->what == BREACH_GENERATION) {
+		m->generation++;
+	}
+	return true;
+}
+
+static void read_lies(unsigned n, uint32_t status)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct ry_cqe cqe = rig_read(&r, r.client, "k", 0, UINT64_MAX, 0);
+
+		cr_assert_eq(cqe.status, status, "%u: %s", cqe.status, rig_slot(r.client, &cqe)->cause);
+		rig_run(&r, 1000000);
+	}
+}
+
+/* Each read has its status; the log has one line at once and one a minute. */
+static void lies_are_told_once(enum breach what, uint32_t status)
+{
+	struct liar l = {.what = what};
+	uint32_t n_times = 0;
+	uint8_t *data;
+
+	rig_init(&r, 1, 0);
+	r.config.health.error_threshold = UINT32_MAX;
+	rig_start(&r);
+	data = rig_object(&r, "k", 100000, 1);
+	rig_tap(&r, lie, &l);
+	read_lies(20, status);
+	cr_assert_geq(l.n, 20);
+	cr_assert_eq(n_told(what, &n_times), 1);
+	cr_assert_eq(n_times, 1);
+	r.now_ns += 61000000000;
+	read_lies(20, status);
+	cr_assert_eq(n_told(what, &n_times), 1, "a minute later");
+	cr_assert_geq(n_times, 20, "%u times since the last line", n_times);
+	rig_tap(&r, NULL, NULL);
+	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}
+
+Test(node_hostile, done_of_another_number_of_bytes)
+{
+	lies_are_told_once(BREACH_BYTES, RY_ERR_INCOMPLETE);
+}
+
+Test(node_hostile, done_of_another_generation)
+{
+	lies_are_told_once(BREACH_GENERATION, RY_ERR_STALE_GENERATION);
+}
+
+Test(node_hostile, done_without_the_bytes)
+{
+	lies_are_told_once(BREACH_CHECKSUM, RY_ERR_CHECKSUM);
+}
+
+/* An answer again is dropped and counted: for everybody, and for the QP that it came on. */
+Test(node_hostile, done_twice_is_counted_for_its_qp)
+{
+	struct liar l = {.want_twice = true};
+	uint8_t *data;
+	uint32_t n_odd = 0;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	data = rig_object(&r, "k", 100000, 1);
+	rig_tap(&r, lie, &l);
+	read_lies(20, RY_OK);
+	for (uint16_t q = 0; q < r.node->rails[0]->n_qps; q++)
+		n_odd += qp_n_odd(r.node->rails[0]->qps[q]);
+	cr_assert_eq(stat_get(&r.node->rails[0]->counters.late_messages), l.n);
+	cr_assert(n_odd == l.n && n_odd >= 20, "%u of %u", n_odd, l.n);
+	rig_tap(&r, NULL, NULL);
 	free(data);
 	rig_stop(&r);
 }

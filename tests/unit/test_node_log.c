@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the log says of breakers and slow rails, and how often. */
+/* What the log says of breakers, slow rails and peers' breaches, and how often. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -236,6 +236,45 @@ Test(node_log, a_rail_that_is_slow_now_and_then_does_not_flood_the_log)
 	/* The breakers of the rail have a budget of their own. */
 	capture(flap_for_five_minutes, said, sizeof(said));
 	cr_expect_geq(n_lines(said), 14, "%u lines: %s", n_lines(said), said);
+}
+
+/* ---- what peers may not do ---- */
+
+static void say_breach(unsigned what, uint16_t rail_idx, uint32_t n)
+{
+	struct journal_entry e = {.kind = JOURNAL_BREACH,
+		.breach = {.what = (uint8_t)what, .rail_idx = rail_idx, .n = n, .node_name = "liar"}};
+
+	journal_push(&rig.node->journal, &e);
+	api_poll(api, rig.now_ns);
+}
+
+static void each_breach(void)
+{
+	for (unsigned i = 0; i < BREACHES; i++)
+		say_breach(i, i == BREACH_LATE ? RY_RAIL_NONE : 1, i ? 1 : 9);
+}
+
+static void breaches_for_five_minutes(void)
+{
+	for (unsigned i = 0; i < 300 * 10; i++) {
+		say_breach(i % BREACHES, 0, 1);
+		rig.now_ns += SECOND / 10;
+	}
+}
+
+Test(node_log, a_peers_breaches_are_told_and_do_not_flood_the_log)
+{
+	static char said[1 << 16];
+
+	capture(each_breach, said, sizeof(said));
+	cr_expect_eq(n_lines(said), BREACHES, "%s", said);
+	cr_expect_not_null(strstr(said, "warn peer liar: rail rail1: DONE says another number of bytes than was asked "
+					"for (9 since the last line)\n"),
+		"%s", said);
+	cr_expect_not_null(strstr(said, "peer liar: an answer that nobody waits for, or no longer\n"), "%s", said);
+	capture(breaches_for_five_minutes, said, sizeof(said));
+	cr_expect(n_lines(said) >= 50 && n_lines(said) <= 10 + 51, "%u lines", n_lines(said));
 }
 
 static void overflow(void)
