@@ -102,7 +102,8 @@ static int fake_connect(struct rail *r, const struct qp_request *req, struct qp 
 {
 	struct qp *qp = calloc(1, sizeof(*qp));
 
-	FUZZ_CHECK(req->fd >= 0 && req->qp_idx < PAIR_QPS_MAX && req->peer_credits, "QP %u", req->qp_idx);
+	FUZZ_CHECK(req->fd >= 0 && req->qp_idx < PAIR_QPS_MAX && req->peer_credits && req->peer_credits <= RAIL_CREDITS,
+		"QP %u", req->qp_idx);
 	qp->fd = req->fd;
 	r->n_qps++;
 	*out = qp;

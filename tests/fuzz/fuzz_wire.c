@@ -180,6 +180,8 @@ static void hello(struct fuzz_in *in)
 	FUZZ_CHECK(strnlen(h.rail_name, sizeof(h.rail_name)) < sizeof(h.rail_name), "a name without end");
 	for (const char *p = h.node_name; *p; p++)
 		FUZZ_CHECK(*p > ' ' && *p < 0x7f, "byte %d in a name that logs and JSON show", *p);
+	for (const char *p = h.rail_name; *p; p++)
+		FUZZ_CHECK(*p > ' ' && *p < 0x7f, "byte %d in a name that logs and JSON show", *p);
 	FUZZ_CHECK(
 		h.status || (h.n_qps && h.read_credits && h.max_parts >= 8 && h.max_data_bytes >= WIRE_DATA_MAX_BYTES),
 		"no limits");

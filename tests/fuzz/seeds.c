@@ -332,7 +332,7 @@ static void configs(void)
 	keep("config", "not-yaml", "{[: \t\xff", 7);
 }
 
-/* ring: actions; peer: what becomes of each message. */
+/* ring: actions; peer: what becomes of each message; tcp: actions of the sending end. */
 static void programs(void)
 {
 	static const uint8_t put[] = {7, 0, 0, 200, 'd', 'a', 't', 'a', 5, 0, 9, 0x70, 0x11, 1, 16, 0, 2, 0, 0, 0x20, 0,
@@ -343,6 +343,14 @@ static void programs(void)
 	static const uint8_t mixed[] = {2, 0, 5, 6, 3, 17, 4, 0, 0, 7, 40, 3, 0, 56, 0, 0, 0, 0, 0, 9, 9, 9, 9, 5, 5, 0,
 		0, 6, 24, 255, 4, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
+	/* Whole frames in pieces, one up to the window's end, one a byte further, a closed window, another QP's. */
+	static const uint8_t frames[] = {1, 0, 0, 0, 200, 0, 50, 0, 2, 7, 20, 1, 0x41, 9, 0, 0, 0, 100, 1, 1, 0x60, 9,
+		0, 0, 0, 100, 1, 4, 2, 6, 2, 0, 0, 50, 0, 9, 0, 1, 1, 0, 0, 50, 0, 9, 0, 2, 9, 0};
+	static const uint8_t rebinds[] = {3, 0, 100, 0, 1, 0x10, 0, 0, 99, 0, 60, 0, 0, 3, 1, 0, 4, 6, 1, 1, 0, 255, 3,
+		0, 2, 0, 24, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+
+	keep("tcp", "frames", frames, sizeof(frames));
+	keep("tcp", "rebinds", rebinds, sizeof(rebinds));
 	keep("ring", "put", put, sizeof(put));
 	keep("ring", "reads", reads, sizeof(reads));
 	keep("ring", "wild", wild, sizeof(wild));
