@@ -17,6 +17,7 @@ static void rx_restart(struct link *l);
 static void head_done(struct conn *c, struct link *l);
 static void small_done(struct conn *c, struct link *l);
 static void body_done(struct conn *c, struct link *l);
+static void refused(struct conn *c, struct link *l);
 static void skip_done(struct conn *c, struct link *l);
 static bool is_small(uint16_t type);
 static bool tx_ctl(struct conn *c, struct link *l);
@@ -235,6 +236,8 @@ static void body_done(struct conn *c, struct link *l)
 	b->len_bytes = l->rx_need;
 	l->rx = NULL;
 	rx_restart(l);
+	if (is_bad)
+		refused(c, l);
 	if (is_bad && !meta_is_reply(h->type)) {
 		log_debug("conn: %s: message of type %u is not understood", l->peer_text, h->type);
 		link_put_small(c, l, WIRE_META_ERROR, h->request_id, RY_ERR_PROTOCOL);
@@ -251,6 +254,13 @@ static void body_done(struct conn *c, struct link *l)
 	queue_emit(c, &b->m, MSG_META_RX);
 }
 
+/* Counted here, and told to the log with the data messages that are not allowed: news_odd. */
+static void refused(struct conn *c, struct link *l)
+{
+	l->n_refused++;
+	stat_add(&c->deps.counters->messages_refused, 1);
+}
+
 bool meta_is_reply(uint16_t type)
 {
 	return type == WIRE_META_LOOKUP_REPLY || type == WIRE_META_PUT_DONE || type == WIRE_META_DELETE_REPLY ||
@@ -261,6 +271,7 @@ static void skip_done(struct conn *c, struct link *l)
 {
 	const struct wire_meta *h = &l->meta;
 
+	refused(c, l);
 	log_debug("conn: %s: message of %u bytes is larger than this version accepts", l->peer_text, l->rx_need);
 	if (!meta_is_reply(h->type))
 		link_put_small(c, l, WIRE_META_ERROR, h->request_id, RY_ERR_LIMIT);

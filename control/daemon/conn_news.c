@@ -130,7 +130,7 @@ void news_odd(struct conn *c, struct link *l)
 
 static uint32_t n_odd_of(const struct link *l)
 {
-	uint32_t n = 0;
+	uint32_t n = l->n_refused;
 
 	for (uint16_t i = 0; i < l->pair.n_qps; i++)
 		n += qp_n_odd(l->pair.qps[i]);

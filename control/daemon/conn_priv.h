@@ -250,10 +250,11 @@ struct link {
 		struct wire_qps qps;
 	};
 
-	int tx_error;    /* sending failed with this; link_step ends the link */
-	uint32_t n_bufs; /* receive buffers on its account */
-	uint32_t n_tx;   /* control's buffers in `out` */
-	uint32_t n_odd;  /* odd messages on its QPs that the log was told of */
+	int tx_error;       /* sending failed with this; link_step ends the link */
+	uint32_t n_bufs;    /* receive buffers on its account */
+	uint32_t n_tx;      /* control's buffers in `out` */
+	uint32_t n_refused; /* messages that were malformed or too large */
+	uint32_t n_odd;     /* of these, and of odd messages on its QPs, those that the log was told of */
 	uint32_t out_head;
 	uint32_t n_out;
 	uint32_t tx_bytes; /* of out[out_head] that are sent */

@@ -205,7 +205,7 @@ port=${daemon_ports[st]%% *}
 declare -A counted=()
 # What each must be counted as.
 declare -A counts_as=([garbage]='protocol_errors conn.hellos_refused' [hellos]=conn.hellos_refused [connects]=conn.accepted [loris]=conn.hellos_late
-	[requests]='busy_sent protocol_errors' [replay]='late_messages protocol_errors requests_refused' [metadata]=conn.pairs_broken)
+	[requests]='busy_sent protocol_errors' [replay]='late_messages protocol_errors requests_refused' [metadata]='conn.pairs_broken conn.messages_refused')
 least=20 # reads during each attack
 for what in garbage hellos connects loris requests replay metadata; do
 	for name in ${counts_as[$what]:-}; do

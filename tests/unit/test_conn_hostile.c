@@ -402,6 +402,18 @@ static void a_turn(void)
 	turns(&a, NULL, 2);
 }
 
+/* Each is answered with ERROR. */
+static void nonsense(void)
+{
+	struct wire_meta m;
+
+	for (int i = 0; i < 50; i++) {
+		send_any(peer, 99, 40);
+		cr_assert(raw_read(&a, peer, &m, sizeof(m)));
+		cr_assert(m.type == WIRE_META_ERROR && m.status == RY_ERR_PROTOCOL);
+	}
+}
+
 static void lost(void)
 {
 	close(peer);
@@ -427,6 +439,13 @@ Test(conn_hostile, odd_messages_are_told_of_once_a_minute_with_their_number)
 	capture(half_a_minute, said, sizeof(said));
 	cr_assert_not_null(strstr(said, "node raw sent 997 messages"), "%s", said);
 	cr_assert_null(strchr(strchr(said, '\n') + 1, '\n'), "once: %s", said);
+	/* A request that nobody understands, again and again. */
+	capture(nonsense, said, sizeof(said));
+	cr_assert_str_eq(said, "");
+	cr_assert_eq(stat_get(&a.counters.messages_refused), 50);
+	capture(half_a_minute, said, sizeof(said));
+	capture(half_a_minute, said, sizeof(said));
+	cr_assert_not_null(strstr(said, "node raw sent 50 messages"), "%s", said);
 	/* A minute without: no line. Then a few more, just before it leaves. */
 	capture(half_a_minute, said, sizeof(said));
 	capture(half_a_minute, said, sizeof(said));
