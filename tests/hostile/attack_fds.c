@@ -83,6 +83,11 @@ static void write_read_arena(struct trial *t, struct raw *r)
 		"read arena");
 	must_fail(t, madvise(own, r->h.read_arena_bytes, MADV_REMOVE) == 0, "MADV_REMOVE", "read arena");
 	must_fail(t, pwrite(fd, "x", 1, 0) == 1, "write", "read arena");
+	fd = open("/proc/self/mem", O_RDWR);
+	must_fail(t, fd >= 0 && pwrite(fd, "x", 1, (off_t)(uintptr_t)own) == 1, "write through /proc/self/mem",
+		"read arena");
+	if (fd >= 0)
+		close(fd);
 }
 
 /* A descriptor of its own may have other rights than the one that came. */
