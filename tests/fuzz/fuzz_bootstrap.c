@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../support/hello.h"
 #include "daemon/conn_priv.h"
 #include "daemon/log.h"
 #include "fuzz.h"
@@ -54,7 +55,6 @@ static void turns(unsigned n);
 static void control_take(void *m);
 static int new_peer(void);
 static void say(unsigned peer, const void *bytes, size_t n);
-static struct wire_hello hello_of(uint16_t kind);
 static void say_meta(unsigned peer, uint16_t type);
 static void end(void);
 
@@ -231,25 +231,6 @@ static void say_meta(unsigned peer, uint16_t type)
 	say(peer, &m, sizeof(m));
 }
 
-static struct wire_hello hello_of(uint16_t kind)
-{
-	return (struct wire_hello){
-		.magic = WIRE_MAGIC,
-		.major = WIRE_MAJOR,
-		.kind = kind,
-		.transport = WIRE_TRANSPORT_TCP,
-		.node_id = 77,
-		.incarnation = 1,
-		.n_qps = 1,
-		.read_credits = 4,
-		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = WIRE_PARTS_MAX,
-		.max_data_bytes = WIRE_DATA_MAX_BYTES,
-		.node_name = "fuzz",
-		.rail_name = "x0",
-	};
-}
-
 /* ---- the run ---- */
 
 static void set_up(void)
@@ -292,7 +273,7 @@ static void begin(enum begin how)
 		.counters = &counters,
 		.waker = &conn_waker,
 	};
-	struct wire_hello hello = hello_of(WIRE_CONN_BOOTSTRAP);
+	struct wire_hello hello = hello_of(WIRE_CONN_BOOTSTRAP, "fuzz");
 	char message[256] = "";
 
 	c = conns[config.n_stores];
@@ -311,7 +292,7 @@ static void begin(enum begin how)
 	accept_one();
 	for (uint32_t i = 0; i < c->n_live; i++)
 		token = c->links[c->live[i]].token;
-	hello = hello_of(WIRE_CONN_DATA);
+	hello = hello_of(WIRE_CONN_DATA, "fuzz");
 	hello.token = token;
 	say(1, &hello, sizeof(hello));
 	turns(3);

@@ -6,44 +6,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../support/api_node.h"
 #include "api/api_priv.h"
 #include "fuzz.h"
-#include "read/recorder.h"
 
 #define HELLO "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"hello\",\"params\":{\"version\":1}}\n"
 #define HEARD_MAX (8u << 20)
 
 static void set_up(void);
 static void make(void);
-static void settle(void);
 static void poll_control(void);
 static void hear(int fd);
 static unsigned check_answers(void);
 static void check_answer(const char *line, size_t bytes);
 static void clean_up(void);
 
-static struct config config;
-static struct rail_counters rail_counters_of[2];
-static struct control_counters counters;
-static struct conn_counters conn_counters_all;
-static struct api_rail rails[2];
-static struct region_set regions;
-static struct waker api_waker, control_waker, work_waker;
-static struct journal journal;
-static struct recorder recorder;
-static struct api_deps deps;
-static struct work work;
-static struct api *api;
-static uint64_t now_ns = 1000000000;
-static int n_registered;
 static char *heard;
 static size_t n_heard;
-static char dir[] = "/tmp/ry-fuzz-XXXXXX";
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
@@ -94,69 +77,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	return 0;
 }
 
-static int fake_reg(void *r, void *base, uint64_t bytes, enum mem_kind kind, uint16_t idx)
-{
-	n_registered++;
-	return 0;
-}
-
-static void fake_dereg(void *r, uint16_t idx)
-{
-	n_registered--;
-}
-
-static uint32_t fake_pairs(const struct conn *conn, struct conn_pair_info *rows, uint32_t n)
-{
-	if (n)
-		rows[0] = (struct conn_pair_info){.is_dialler = true, .state = CONN_UP, .peer = "store0"};
-	return 1;
-}
-
 static void set_up(void)
 {
 	heard = malloc(HEARD_MAX);
-	FUZZ_CHECK(mkdtemp(dir) != NULL, "%m");
-	atexit(clean_up);
 	log_set_level(LOG_LEVEL_ERROR);
-	config_defaults(&config);
-	strcpy(config.node_name, "node0");
-	snprintf(config.socket_path, sizeof(config.socket_path), "%s/ctl.sock", dir);
-	config.is_reader = config.is_store = config.want_fault_injection = true;
-	config.read_arena_bytes = config.put_arena_bytes = 64u << 10;
-	config.max_clients = 4;
-	config.n_rails = 2;
-	config.n_stores = 1;
-	strcpy(config.stores[0].name, "store0");
-	for (uint16_t i = 0; i < 2; i++) {
-		config_rail_defaults(&config.rails[i], i);
-		snprintf(config.rails[i].name, sizeof(config.rails[i].name), "rail%u", i);
-		strcpy(config.rails[i].transport, "tcp");
-		rails[i].counters = &rail_counters_of[i];
-		regions.rails[i] = (struct region_rail){NULL, fake_reg, fake_dereg, false};
-	}
-	regions.n_rails = 2;
-	waker_init(&api_waker);
-	waker_init(&control_waker);
-	waker_init(&work_waker);
-	deps = (struct api_deps){
-		.config = &config,
-		.rails = rails,
-		.regions = &regions,
-		.counters = &counters,
-		.conn_counters = &conn_counters_all,
-		.journal = &journal,
-		.recorder = &recorder,
-		.pair_info = fake_pairs,
-		.to_control = spsc_create("a", API_RING_ENTRIES),
-		.from_control = spsc_create("b", API_RING_ENTRIES),
-		.to_work = spsc_create("c", API_RING_ENTRIES),
-		.from_work = spsc_create("d", API_RING_ENTRIES),
-		.waker = &api_waker,
-		.control_waker = &control_waker,
-		.control_set_fd = epoll_create1(EPOLL_CLOEXEC),
-		.work_waker = &work_waker,
-	};
-	work = (struct work){deps.to_work, deps.from_work, &work_waker, &api_waker};
+	api_node_init(64u << 10);
+	config.want_fault_injection = true;
+	control_turn = poll_control;
+	atexit(clean_up);
 }
 
 static void make(void)
@@ -170,19 +98,6 @@ static void clean_up(void)
 {
 	api_destroy(api);
 	rmdir(dir);
-}
-
-/* Everyone in turn until nobody has anything to do. */
-static void settle(void)
-{
-	bool did = true;
-
-	while (did) {
-		did = api_poll(api, now_ns);
-		did |= work_poll(&work);
-		poll_control();
-		did |= !rte_ring_empty(deps.from_control);
-	}
 }
 
 /* Says yes to everything. */

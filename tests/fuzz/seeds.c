@@ -10,6 +10,7 @@
 #include <railyard/methods.def>
 #include <railyard/status.h>
 
+#include "../support/hello.h"
 #include "fuzz.h"
 #include "wire/wire.h"
 
@@ -118,24 +119,12 @@ static void wire_messages(void)
 	}
 }
 
-static struct wire_hello hello_of(uint16_t kind, uint64_t token)
+static struct wire_hello greeting(uint16_t kind, uint64_t token)
 {
-	return (struct wire_hello){
-		.magic = WIRE_MAGIC,
-		.major = WIRE_MAJOR,
-		.kind = kind,
-		.transport = WIRE_TRANSPORT_TCP,
-		.node_id = 77,
-		.incarnation = 1,
-		.token = token,
-		.n_qps = 1,
-		.read_credits = 24,
-		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = 8,
-		.max_data_bytes = WIRE_DATA_MAX_BYTES,
-		.node_name = "fuzz",
-		.rail_name = "x0",
-	};
+	struct wire_hello h = hello_of(kind, "fuzz");
+
+	h.token = token;
+	return h;
 }
 
 static void keep_meta(const char *name, uint32_t len)
@@ -164,7 +153,7 @@ static void wire_metadata(void)
 		.stripe_bytes = 65536,
 		.n_checksums = 4,
 		.key_bytes = 3};
-	struct wire_hello hello = hello_of(WIRE_CONN_BOOTSTRAP, 0);
+	struct wire_hello hello = greeting(WIRE_CONN_BOOTSTRAP, 0);
 	struct wire_put_done *done = (void *)buf;
 	struct wire_qps *qps = (void *)buf;
 	struct wire_bye *bye = (void *)buf;
@@ -230,8 +219,8 @@ static void keep_bootstrap(const char *name, uint8_t begin, unsigned n_steps, ..
 
 static void bootstraps(void)
 {
-	struct wire_hello hello = hello_of(WIRE_CONN_BOOTSTRAP, 0), answer = hello_of(WIRE_CONN_BOOTSTRAP, 99);
-	struct wire_hello data = hello_of(WIRE_CONN_DATA, 99), other = hello;
+	struct wire_hello hello = greeting(WIRE_CONN_BOOTSTRAP, 0), answer = greeting(WIRE_CONN_BOOTSTRAP, 99);
+	struct wire_hello data = greeting(WIRE_CONN_DATA, 99), other = hello;
 	alignas(8) uint8_t lookup[64], reply[sizeof(struct wire_lookup_reply)];
 	struct wire_meta ready, alive;
 	struct wire_bye bye;

@@ -3,6 +3,7 @@
 #ifndef RY_CONN_RAW_H
 #define RY_CONN_RAW_H
 
+#include "../support/hello.h"
 #include "conn_fixture.h"
 
 static inline int raw_connect(uint16_t port)
@@ -32,21 +33,7 @@ static inline int raw_listen(uint16_t port)
 
 static inline struct wire_hello raw_hello(uint16_t kind)
 {
-	return (struct wire_hello){
-		.magic = WIRE_MAGIC,
-		.major = WIRE_MAJOR,
-		.kind = kind,
-		.transport = WIRE_TRANSPORT_TCP,
-		.node_id = 77,
-		.incarnation = 1,
-		.n_qps = 1,
-		.read_credits = 4,
-		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = WIRE_PARTS_MAX,
-		.max_data_bytes = WIRE_DATA_MAX_BYTES,
-		.node_name = "raw",
-		.rail_name = "x0",
-	};
+	return hello_of(kind, "raw");
 }
 
 static inline void raw_send(int fd, const void *bytes, size_t n)

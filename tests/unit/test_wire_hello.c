@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "../support/hello.h"
 #include "wire/wire.h"
 
 #include <string.h>
@@ -9,24 +10,15 @@
 
 static struct wire_hello make_hello(void)
 {
-	struct wire_hello h = {
-		.magic = WIRE_MAGIC,
-		.major = WIRE_MAJOR,
-		.minor = WIRE_MINOR,
-		.kind = WIRE_CONN_BOOTSTRAP,
-		.transport = WIRE_TRANSPORT_TCP,
-		.rail_idx = 1,
-		.node_id = 0xa0a1a2a3a4a5a6a7,
-		.incarnation = 0xb0b1b2b3b4b5b6b7,
-		.n_qps = 2,
-		.read_credits = 24,
-		.max_msg_bytes = WIRE_MSG_BYTES,
-		.max_parts = WIRE_PARTS_MAX,
-		.max_data_bytes = WIRE_DATA_MAX_BYTES,
-		.node_name = "n0",
-		.rail_name = "r1",
-	};
+	struct wire_hello h = hello_of(WIRE_CONN_BOOTSTRAP, "n0");
 
+	h.minor = WIRE_MINOR;
+	h.rail_idx = 1;
+	h.node_id = 0xa0a1a2a3a4a5a6a7;
+	h.incarnation = 0xb0b1b2b3b4b5b6b7;
+	h.n_qps = 2;
+	h.read_credits = 24;
+	memcpy(h.rail_name, "r1", 2);
 	return h;
 }
 
