@@ -77,11 +77,14 @@ int mode_exchange(const struct perf *p)
 	int fds[2], status = 0, rc;
 	pid_t child;
 
-	if (ns == NULL || socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0)
-		return PERF_FAILED;
-	child = fork(); /* before any verbs call: each end has a context of its own */
-	if (child < 0)
-		return PERF_FAILED;
+	child = -1;
+	if (ns != NULL && socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0)
+		child = fork(); /* before any verbs call: each end has a context of its own */
+	if (child < 0) {
+		fail(&err, "exchange: no second process");
+		free(ns);
+		return perf_fail(p, &err);
+	}
 	close(fds[child == 0]);
 	rc = open_end(p, &e, &err);
 	rc = rc == 0 ? make(&e, p->size_bytes) : rc;
