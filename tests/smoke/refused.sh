@@ -186,7 +186,7 @@ most_lines=6 refuses "files that may not be written" 4 "$tmp/n1.lock cannot be w
 unset 'launcher[-1]' 'launcher[-1]'
 # Less and less address space: each step of the start finds none, and none of them sends a store's operator to a reader's keys.
 n_tables=0 wrong=''
-for ((kib = 150000; kib < 400000; kib += 10000)); do
+for ((kib = 150000; kib < ${sanitizer:+0 *} 400000; kib += 10000)); do
 	launcher+=(prlimit --as=$((kib * 1024)))
 	run_s=2 run -- --config "$conf"
 	unset 'launcher[-1]'
@@ -194,7 +194,11 @@ for ((kib = 150000; kib < 400000; kib += 10000)); do
 	n_tables=$((n_tables + $(grep -c 'control: no memory for its tables' "$tmp/said")))
 	grep -E ' error $|reader\.|max_reads' "$tmp/said" && wrong="$wrong $kib"
 done
-check "a store without address space names none of a reader's keys" [ "$n_tables" -gt 0 ] && [ -z "$wrong" ]
+if [ -n "$sanitizer" ]; then
+	skip "a store without address space" "sanitizers reserve terabytes of it"
+else
+	check "a store without address space names none of a reader's keys" [ "$n_tables" -gt 0 -a -z "$wrong" ]
+fi
 chmod 000 "$conf"
 refuses "a file that may not be read" 3 "$conf: cannot be opened: Permission denied" -- --config "$conf"
 rm -f "$conf"
