@@ -5,9 +5,9 @@
 #
 #   tests/run.sh [SUITE...]    no argument: all suites of CI
 #
-# Suites: lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate (CI; vm is what guests with Soft-RoCE
+# Suites: lint unit conform fault model smoke vm asan fuzz tsan valgrind cover mutate (CI; vm is what guests with Soft-RoCE
 # show, a third of its time; vm-core of that is the conformance of verbs and the demo; asan is unit, conform, hostile and
-# smoke under sanitizers), hostile (clients, peers and connections that attack), cover (coverage and its bounds),
+# smoke under sanitizers; cover is coverage and its bounds), hostile (clients, peers and connections that attack),
 # long (ten minutes of soak, and more of vm), hw (needs an RDMA NIC; no test of this version asks for one, so it is
 # skipped). Environment: RY_BUILD, RY_BUILD_ASAN,
 # RY_BUILD_TSAN, RY_BUILD_COVER, RY_BUILD_FUZZ (build directories), RY_FUZZ_SECONDS (each target, 60), RY_JOBS, RY_NO_INSTALL=1 (never call the package manager),
@@ -15,7 +15,7 @@
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-ci_suites="lint unit conform fault model smoke vm asan fuzz tsan valgrind mutate"
+ci_suites="lint unit conform fault model smoke vm asan fuzz tsan valgrind cover mutate"
 jobs=${RY_JOBS:-$(nproc)}
 passed=0 failed=0 skipped=0
 
