@@ -16,7 +16,7 @@ static bool feed_rail(struct control *c, uint16_t r);
 static struct segment *next_segment(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
 static struct segment *from_orphans(struct xfer *x, uint16_t r);
 static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, uint32_t eligible);
-static uint64_t queued_bytes(const struct control *c, const struct xfer *x, uint32_t eligible);
+static uint64_t queued_bytes(struct control *c, const struct xfer *x, uint32_t eligible);
 static struct segment *make_segment(struct control *c, struct xfer *x, uint16_t r, const struct plan_piece *p);
 static void cut_at_gap(struct xfer *x, struct plan_piece *p);
 static void fill_parts(struct xfer *x, struct segment *s, const struct plan_piece *p);
@@ -199,14 +199,15 @@ static struct segment *from_plan(struct control *c, struct xfer *x, uint16_t r, 
 	return make_segment(c, x, r, &p);
 }
 
-/* What others that may use the same rails still have to hand out; a few of them say enough. */
-static uint64_t queued_bytes(const struct control *c, const struct xfer *x, uint32_t eligible)
+/* What others that can use the same rails now still have to hand out; a few of them say enough. */
+static uint64_t queued_bytes(struct control *c, const struct xfer *x, uint32_t eligible)
 {
 	const struct xfer *y = TAILQ_FIRST(&c->active);
 	uint64_t sum = 0;
 
+	eligible &= x->plan.rail_mask;
 	for (uint32_t i = 0; y && i < QUEUED_LOOKS; i++, y = TAILQ_NEXT(y, work))
-		sum += y != x && !(eligible & x->plan.rail_mask & ~y->plan.rail_mask) ? y->plan.unissued_bytes : 0;
+		sum += y != x && !(eligible & ~in_time(c, y)) ? y->plan.unissued_bytes : 0;
 	return sum;
 }
 

@@ -83,8 +83,8 @@ def link_down_failover(t, p):
 
 def noticed_in_time(p, tries=6):
     """Times are those of the daemon's own clock: its record of the read, its limit for the pair. A host that gave it no CPU meanwhile makes the daemon
-    judge anew from there, so one good try of some is asked for."""
-    seen = []
+    judge anew from there, so not every try need be good; two are asked for."""
+    seen, n_good = [], 0
     for _ in range(tries):
         limit_ns = p.health(1)['segment_deadline_ns']
         with p.black_hole(1):
@@ -95,8 +95,10 @@ def noticed_in_time(p, tries=6):
         seen.append(f'{read["status"]} {read["bad_rail"]} after {took_ns // MS} ms of {limit_ns // MS} + 50')
         p.await_eligible(1)
         if read['status'] == 'TIMEOUT' and read['bad_rail'] == 'rail1' and took_ns <= limit_ns + 50 * MS:
-            return True, seen
-    return False, seen
+            n_good += 1
+        if n_good == 2:
+            break
+    return n_good == 2, seen
 
 
 def black_hole_fail(t, p):

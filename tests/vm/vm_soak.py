@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""A minute of reads and puts by several clients while links are cut, lose and swallow at random; every byte is checked."""
+"""Half a minute, or as long as the suite wants, of reads and puts by several clients while links are cut, lose and swallow at random; every byte is checked."""
 import random
 import time
 

@@ -85,6 +85,8 @@ struct ib_mr {
 	uint64_t bytes;
 };
 
+/* What follows names the writers while the device is there. While it is not (has_left), and the lcore has let go, the
+ * work thread alone writes all of it (verbs_attach), and nobody reads. */
 struct ib_rail {
 	/* ---- written at open, and by the work thread when the device is back; read-only while it is there ---- */
 	struct ibv_context *ctx;
