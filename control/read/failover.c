@@ -14,6 +14,7 @@
 #define DOUBT_FENCES 4u /* how long a transfer waits for a verdict: suspicion, fence, PING, and as much again */
 
 static bool may_wait(const struct control *c, struct xfer *x);
+static bool has_drained(const struct control *c, const struct xfer *x, uint32_t eligible);
 static void widen(struct xfer *x, uint32_t eligible);
 static void redeal_orphans(struct xfer *x);
 static void choose_stripe(struct xfer *x);
@@ -25,10 +26,13 @@ bool failover_can_go_on(struct control *c, struct xfer *x, uint32_t eligible)
 	bool has_work = x->plan.unissued_bytes || x->orphans;
 
 	eligible &= x->reach_mask;
-	/* Without failover a round-robin deal is kept: a rail that was dealt stripes and is gone fails the read. */
+	/* Without failover a round-robin deal is kept: a rail that was dealt stripes and is gone fails the read. One
+	 * that the operator drains is not gone: what it has not begun goes over others. */
 	if (!x->is_failover) {
 		if (x->n_out)
 			return true; /* they come back, with a better cause if it is one */
+		if (unlikely(x->plan.rail_mask & ~eligible) && has_drained(c, x, eligible))
+			widen(x, eligible);
 		return (eligible & x->plan.rail_mask) && (!x->plan.rr_rail || !(x->plan.rail_mask & ~eligible));
 	}
 	widen(x, eligible);
@@ -66,6 +70,16 @@ uint32_t failover_in_doubt(const struct control *c, uint16_t peer_idx, uint32_t 
 			doubt |= 1u << r;
 	}
 	return doubt;
+}
+
+/* Whether the rails that it may not use now are all drained ones. */
+static bool has_drained(const struct control *c, const struct xfer *x, uint32_t eligible)
+{
+	uint32_t left = x->plan.rail_mask & ~eligible;
+
+	while (left && c->rails[__builtin_ctz(left)].is_draining)
+		left &= left - 1;
+	return !left;
 }
 
 /* A read on one rail moves to one other. */

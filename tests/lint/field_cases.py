@@ -21,7 +21,7 @@ def has_test(path, text, name):
         return re.search(rf"^(Parameterized)?Test\(\w+, {re.escape(name)}\b", text, re.M)
     if path.endswith(".py"):
         return re.search(rf"^def {re.escape(name)}\(", text, re.M)
-    return re.search(rf'^\s*(check\w*( \d+)?|ok|refuses|starts) "{re.escape(name)}"', text, re.M)
+    return re.search(rf'^\s*(timed )?(check\w*( \d+)?|ok|refuses|starts) "{re.escape(name)}"', text, re.M)
 
 
 def is_run(root, path):

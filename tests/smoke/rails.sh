@@ -28,6 +28,28 @@ share_of() {
 	echo "(([.rails[] | select(.name == \"rail$1\") | .bytes] | add // 0) / ([.rails[].bytes] | add))"
 }
 
+# Reads of 1 MiB for two seconds at the rate of both rails.
+measure() {
+	"$build/perf/railyard-perf" read --socket "$(socket_of rd)" --size 1MiB --stripe 256KiB --count 160 --json >"$tmp/$1.json"
+}
+
+# The same beside one who asks for status without end, and who ends with it; how often he asked.
+measure_asked() {
+	local asker measured
+	while ry status --json >"$tmp/status.json"; do echo; done >"$tmp/asked" &
+	asker=$!
+	measure asked
+	measured=$?
+	kill "$asker" && ! wait "$asker" && [ "$(wc -l <"$tmp/asked")" -ge 50 ] && [ $measured -eq 0 ]
+}
+
+unchanged() {
+	jq -n --slurpfile alone "$tmp/alone.json" --slurpfile asked "$tmp/asked.json" \
+		'$alone[0] as $a | $asked[0] as $b | {rate: ($b.bytes_per_s / $a.bytes_per_s), p99: ($b.p99_us / $a.p99_us)}' >"$tmp/ratio.json"
+	cat "$tmp/ratio.json"
+	jq -e '.rate > 0.95 and .p99 < 1.5' "$tmp/ratio.json"
+}
+
 make_file in $((64 * MIB))
 
 # Two equal rails, then one of them four times slower.
@@ -37,6 +59,9 @@ check "put" ry put big "$tmp/in"
 check "get over two equal rails" get_json equal
 check_json "each carries about a half" "$(share_of 1) | . > 0.4 and . < 0.6" "$tmp/equal.json"
 timed check_json "goodput is above one rail's" '.bytes_per_s > 56e6' "$tmp/equal.json"
+check "small reads by themselves" measure alone
+check "and beside the CLI, over and over" measure_asked
+timed check "rate and p99 are what they were" unchanged
 stop_pair
 store_rails=('rate: 40MB/s' 'rate: 10MB/s')
 start_pair 2

@@ -234,6 +234,47 @@ Test(node_rails, round_robin_on_one_rail)
 	rig_stop(&r);
 }
 
+/* ---- Rails that are drained in turn while a read goes on: no fault, with failover or without ---- */
+
+static void drain_in_turn(enum config_policy policy)
+{
+	uint64_t before, ticket;
+	struct ry_cqe cqe;
+	uint8_t *data;
+	struct rig r;
+
+	rig_init(&r, 2, 100000000);
+	r.config.policy = policy;
+	rig_start(&r);
+	data = put(&r, "k", 4 * MIB, STRIPE);
+	before = stat_get(&rail_counters(r.node->rails[0])->rx_bytes);
+	r.node->control->rails[0].is_draining = true;
+	ticket = rig_submit_read(&r, r.client, "k", 0, UINT64_MAX, RY_F_FAIL, 0);
+	for (uint64_t end = r.now_ns + 5 * MS; r.now_ns < end;)
+		rig_step(&r);
+	cr_assert_gt(r.node->control->rails[1].inflight_bytes, 0u, "it is under way");
+	r.node->control->rails[0].is_draining = false;
+	r.node->control->rails[1].is_draining = true;
+	cqe = rig_wait(&r, r.client, ticket);
+	cr_assert_eq(cqe.status, RY_OK, "%s", rig_slot(r.client, &cqe)->cause);
+	cr_assert(rig_same(r.client, &cqe, data, 4 * MIB));
+	cr_assert_gt(stat_get(&rail_counters(r.node->rails[0])->rx_bytes), before + MIB, "rail 0 brought the rest");
+	rig_release(&r, r.client, cqe.lease_id);
+	cr_assert(rig_settle(&r));
+	free(data);
+	rig_stop(&r);
+}
+
+Test(node_rails, drained_in_turn_under_a_read)
+{
+	drain_in_turn(POLICY_ADAPTIVE);
+}
+
+Test(node_rails, drained_in_turn_under_a_read_by_turns)
+{
+	drain_in_turn(POLICY_ROUND_ROBIN);
+}
+
 /* ---- Two clients, a busy store ---- */
 
 Test(node_rails, two_clients_at_once)
