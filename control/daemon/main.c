@@ -12,6 +12,7 @@
 #include <rte_eal.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 /* Some 21 and 8 are open before anybody connects; the rest is for connections. */
 #define FILES_OF_NODE 40u
 #define FILES_OF_RAIL 12u
+#define FILE_OF_NODE_BYTES (1u << 20) /* of a log, of a lock */
 
 static enum daemon_exit show(const struct options *o);
 static enum daemon_exit load(const char *path, struct config *config);
@@ -29,6 +31,7 @@ static enum daemon_exit print_config(const struct config *config);
 static enum daemon_exit start(const struct options *o, char **argv, const struct config *config);
 static void block_signals(void);
 static int check_open_files(const struct config *config);
+static int check_file_sizes(const struct config *config);
 
 int main(int argc, char **argv)
 {
@@ -113,7 +116,7 @@ static enum daemon_exit start(const struct options *o, char **argv, const struct
 
 	/* Before EAL: its threads inherit the mask, and it narrows the affinity of this one. */
 	block_signals();
-	if (check_open_files(config) < 0)
+	if (check_open_files(config) < 0 || check_file_sizes(config) < 0)
 		return EXIT_ENVIRONMENT;
 	if (sched_getaffinity(0, sizeof(cpus), &cpus) < 0 || guard_install() < 0) {
 		log_error("start: CPU affinity or the SIGBUS guard is not to be had");
@@ -167,4 +170,29 @@ static int check_open_files(const struct config *config)
 		  "LimitNOFILE= of the unit",
 		need, config->n_rails, (unsigned long)files.rlim_cur);
 	return -EMFILE;
+}
+
+/* The memory of clients is files to the kernel, and EAL's is, too: without this the node is ready, and nobody can
+ * attach. */
+static int check_file_sizes(const struct config *config)
+{
+	uint64_t need = FILE_OF_NODE_BYTES;
+	struct rlimit sizes;
+
+	if (config->is_reader)
+		need = config->read_arena_bytes > config->put_arena_bytes ? config->read_arena_bytes
+									  : config->put_arena_bytes;
+	if (getrlimit(RLIMIT_FSIZE, &sizes) < 0)
+		return 0;
+	if (sizes.rlim_cur < sizes.rlim_max) {
+		sizes.rlim_cur = sizes.rlim_max;
+		setrlimit(RLIMIT_FSIZE, &sizes);
+	}
+	if (sizes.rlim_cur >= need)
+		return 0;
+	log_error("file sizes: %" PRIu64 " bytes are needed%s, the limit is %" PRIu64
+		  "; raise it: ulimit -f, or LimitFSIZE= of the unit",
+		need, config->is_reader ? " for the arenas of a client (reader.read_arena, reader.put_arena)" : "",
+		(uint64_t)sizes.rlim_cur);
+	return -EFBIG;
 }

@@ -182,7 +182,17 @@ launcher+=(prlimit --nofile=52)
 starts "52 are enough" 'ready: 1 rails of 1'
 unset 'launcher[-1]'
 launcher+=(prlimit --fsize=0)
-most_lines=6 refuses "files that may not be written" 4 "$tmp/n1.lock cannot be written: File too large; raise the limit of file sizes: ulimit -f, or LimitFSIZE= of the unit" -- --config "$conf"
+refuses "files that may not be written" 4 'file sizes: 1048576 bytes are needed, the limit is 0; raise it: ulimit -f, or LimitFSIZE= of the unit' -- --config "$conf"
+unset 'launcher[-1]'
+cp "$conf" "$tmp/store.yaml"
+config more=$'store: {memory: 16MiB}\nreader: {read_arena: 32MiB, put_arena: 8MiB}\nstores:\n  - {name: other, endpoints: [{address: 127.0.0.1, port: 9}]}'
+sed -i 's/roles: .store./roles: [store, reader]/' "$conf"
+launcher+=(prlimit --fsize=$((16 << 20)))
+refuses "files too small for a client's memory" 4 'file sizes: 33554432 bytes are needed for the arenas of a client (reader.read_arena, reader.put_arena), the limit is 16777216' -- --config "$conf"
+unset 'launcher[-1]'
+launcher+=(prlimit --fsize=$((32 << 20)))
+starts "just large enough" 'ready: 1 rails of 1'
+cp "$tmp/store.yaml" "$conf"
 unset 'launcher[-1]' 'launcher[-1]'
 # Less and less address space: each step of the start finds none, and none of them sends a store's operator to a reader's keys.
 n_tables=0 wrong=''
