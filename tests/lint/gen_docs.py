@@ -43,7 +43,8 @@ $ nc -U /run/railyard/railyard.sock
 {"jsonrpc":"2.0","id":2,"error":{"code":-32023,"message":"'rial0' is no rail of this node; did you mean 'rail0'?","data":{"status":"INVALID"}}}
 ```
 
-A line has at most 64 KiB, and the next request of a connection is looked at when the one before was answered. A refusal has the code -32000 - status ([errors.md](errors.md)), or JSON-RPC's own where the line is no request. The
+A line has at most 64 KiB, and the next request of a connection is looked at when the one before was answered. A request without `id` is a notification (JSON-RPC 2.0): done and
+not answered, in error neither; `attach` without `id` is not done, because its descriptors come with the answer. A refusal has the code -32000 - status ([errors.md](errors.md)), or JSON-RPC's own where the line is no request. The
 descriptors of `attach` are, in this order: ring, read arena, put arena, the eventfd that wakes the daemon, the socket that wakes the client; what is in the ring, and how both wake, is told in
 `include/railyard/ring.h`. When all places for connections are taken, one that nothing is asked on is told LIMIT and closed for a new one ([security.md](security.md)).
 
