@@ -95,13 +95,15 @@ told_some() {
 	[ "${most:-0}" -ge 1 ] && [ "$most" -le 6 ]
 }
 
-# A thousand a second, or what this host can; then every one of them must have been taken.
+# A thousand a second, of which a quarter at least is taken: the others find the queue full, which lets no more of them wait. Where this host
+# cannot do as many, all are taken.
 connects_were_borne() {
-	local n
+	local n taken share=1
 	n=$(awk '$1 == "connects" {n += $2} END {print n}' "$tmp/attack.out")
-	echo "# $(grep ^connects "$tmp/attack.out" | tr '\n' ' ')accepted $(($(store_counter conn.accepted) - ${counted[conn.accepted]}))"
-	grep -q '^connects [3-9][0-9][0-9][0-9] ' "$tmp/attack.out" || grep -q '^connects [0-9]\{5,\} ' "$tmp/attack.out" ||
-		[ $(($(store_counter conn.accepted) - ${counted[conn.accepted]})) -ge "$n" ]
+	taken=$(($(store_counter conn.accepted) - ${counted[conn.accepted]}))
+	echo "# $(grep ^connects "$tmp/attack.out" | tr '\n' ' ')accepted $taken"
+	! grep -qE '^connects ([3-9][0-9]{3}|[0-9]{5,}) ' "$tmp/attack.out" || share=4
+	[ "$n" -gt 0 ] && [ $((taken * share)) -ge "$n" ]
 }
 
 # What the reader's log says of the lying store, without the time and the count.
@@ -233,7 +235,7 @@ for what in garbage hellos connects loris requests replay metadata; do
 		check "attack $what: told of, but not each time" told_some || said | sed 's/^/# /' | tail -40
 		;;
 	connects)
-		check "attack $what: all of them" wait_for 5 connects_were_borne && connects_were_borne
+		check "attack $what: as many as can be are taken" wait_for 5 connects_were_borne && connects_were_borne
 		check "attack $what: told of once" [ "$(said | grep -c 'connections within a minute ended before')" -eq 1 ]
 		;;
 	esac
