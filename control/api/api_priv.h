@@ -229,6 +229,8 @@ void session_work_done(struct session *s);
 void session_control_done(struct session *s);
 /* The client broke its ring: it is told why, and its connection ends. */
 void session_broken(struct session *s);
+/* Clients that are being made, or wait for it, are made no more. */
+void sessions_begin_shutdown(struct api *api);
 /* At the end: no lcore and no work thread runs any more. */
 void sessions_destroy(struct api *api);
 /* Whether `p`, the context of an answer, is one of the sessions. */

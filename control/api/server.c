@@ -134,6 +134,7 @@ void api_begin_shutdown(struct api *api)
 	if (api->is_draining)
 		return;
 	api->is_draining = true;
+	sessions_begin_shutdown(api);
 	api->shutdown_call.m.kind = MSG_API;
 	api->shutdown_call.op = API_SHUTDOWN;
 	api->shutdown_call.api_ctx = api;

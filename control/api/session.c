@@ -19,6 +19,7 @@ static void ask_work(struct session *s, enum work_op op, enum session_state stat
 static void created(struct session *s);
 static void destroyed(struct session *s);
 static void attached(struct session *s);
+static void say_stopping(struct session *s);
 static enum ry_status status_of(int rc);
 static void set_failure(struct session *s, enum ry_status status, const char *text);
 static json_t *describe(const struct client *c, uint64_t abi_minor);
@@ -114,6 +115,19 @@ void session_broken(struct session *s)
 			"write where it should not? Attach again");
 }
 
+void sessions_begin_shutdown(struct api *api)
+{
+	struct session *s;
+
+	if (api->creating) /* relaxed: a hint, as in session_leave */
+		__atomic_store_n(&api->creating->job.want_stop, 1, __ATOMIC_RELAXED);
+	while ((s = STAILQ_FIRST(&api->queued))) {
+		STAILQ_REMOVE_HEAD(&api->queued, link);
+		say_stopping(s);
+		release(s);
+	}
+}
+
 bool session_owns(const struct api *api, const void *p)
 {
 	const struct session *s = p;
@@ -186,10 +200,13 @@ static void created(struct session *s)
 	s->client = s->job.client;
 	s->job.client = NULL;
 	s->api->creating = NULL;
-	if (s->job.status < 0) {
+	if (s->job.status < 0)
 		set_failure(s, status_of(s->job.status), s->job.message);
+	if (s->api->is_draining)
+		say_stopping(s);
+	if (s->job.status < 0) {
 		release(s);
-	} else if (!s->conn) {
+	} else if (!s->conn || s->api->is_draining) {
 		ask_work(s, WORK_DESTROY_CLIENT, SESSION_DESTROYING);
 	} else {
 		ask_control(s, API_ATTACH, SESSION_ATTACHING);
@@ -228,6 +245,11 @@ static void destroyed(struct session *s)
 	s->client = NULL;
 	s->job.client = NULL;
 	release(s);
+}
+
+static void say_stopping(struct session *s)
+{
+	set_failure(s, RY_ERR_DETACHED, "the daemon is stopping; attach again when it is back");
 }
 
 static enum ry_status status_of(int rc)

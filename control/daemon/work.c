@@ -64,7 +64,8 @@ void work_run(struct work *w, const uint32_t *stop)
 			poll(&p, 1, -1);
 		waker_cancel(w->waker);
 	}
-	work_poll(w);
+	/* Clients are still destroyed; a device would be opened only to be closed. */
+	work_for_api(w);
 }
 
 static bool has_jobs(const struct work *w)

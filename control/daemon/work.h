@@ -31,7 +31,7 @@ struct work_job {
 	struct client_conf conf;
 	struct client *client;
 	char message[256];
-	uint32_t want_stop; /* CREATE: api says that the client left meanwhile; the one word it may write */
+	uint32_t want_stop; /* CREATE: api says that nobody wants it any more; the one word it may write */
 	void *api_ctx;      /* api's own */
 };
 
@@ -63,7 +63,8 @@ struct work {
 
 /* Does every queued job; returns whether there was one. */
 bool work_poll(struct work *w);
-/* Thread body: until *stop is set and the waker kicked. Jobs that are queued then are still done. */
+/* Thread body: until *stop is set and the waker kicked. Of what is queued then, api's jobs are still done, devices not.
+ */
 void work_run(struct work *w, const uint32_t *stop);
 
 #ifdef __cplusplus

@@ -103,6 +103,46 @@ Test(api_leave, leaving_while_others_attach)
 	cr_assert_eq(api_n_sessions(api), 3);
 }
 
+/* Nor does the end of the daemon wait for what is being made, or begin what waits for it. */
+Test(api_leave, shutdown_during_attach)
+{
+	int fds[2], admin = dial();
+
+	for (int i = 0; i < 2; i++)
+		fds[i] = dial();
+	for (int i = 0; i < 2; i++)
+		say(fds[i], ATTACH);
+	while (api_poll(api, now_ns))
+		;
+	cr_assert_eq(api_n_sessions(api), 2);
+	cr_expect_not_null(result_of(admin, "{\"id\":3,\"method\":\"shutdown\"}\n"));
+	for (int i = 0; i < 2; i++)
+		expect_error(hear(fds[i]), -32000 - RY_ERR_DETACHED, "DETACHED", "the daemon is stopping");
+	cr_expect_eq(control.n_calls[API_ATTACH], 0);
+	cr_expect_eq(api_n_sessions(api), 0);
+	cr_expect_eq(n_ever_registered, 0, "work was told, and did not finish it");
+}
+
+/* What is left to do at the end: clients are destroyed, devices are not looked for. */
+Test(api_leave, the_end_of_work_opens_no_device)
+{
+	struct device_job device = {.rail = NULL};
+	const uint32_t is_over = 1;
+	int fd = attach();
+
+	work.from_conn = spsc_create("e", DEVICE_JOBS);
+	spsc_push(work.from_conn, &device);
+	close(fd);
+	while (api_poll(api, now_ns))
+		poll_control();
+	cr_assert(!spsc_is_empty(deps.to_work));
+	work_run(&work, &is_over);
+	cr_expect_eq(n_registered, 0, "the client is destroyed");
+	cr_expect_eq(spsc_pop(work.from_conn), &device, "the device is not touched");
+	spsc_free(work.from_conn);
+	work.from_conn = NULL;
+}
+
 static void break_ring(void)
 {
 	spsc_push(deps.from_control, control.broken);
