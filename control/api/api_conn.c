@@ -18,14 +18,17 @@ static void insert(struct api *api, struct api_conn *c);
 static void tell(int fd, enum ry_status status, const char *why);
 static void turn_away(int fd, const char *why);
 static void take(struct api_conn *c);
-static bool next_line(struct api_conn *c, char **line, uint32_t *bytes);
-static void drop_line(struct api_conn *c, uint32_t bytes);
+static bool is_free(const struct api_conn *c);
+static void take_lines(struct api_conn *c);
+static bool next_line(struct api_conn *c, uint32_t pos, uint32_t *bytes);
+static void drop_lines(struct api_conn *c, uint32_t bytes);
 static void write_out(struct api_conn *c);
 static ssize_t send_some(struct api_conn *c);
 static void end_out(struct api_conn *c);
 static void update_events(struct api_conn *c);
 
 #define ACCEPTS_MAX 16u          /* a turn */
+#define LINES_MAX 16u            /* of one connection, a turn */
 #define STANDING_NS 100000000ull /* an answer of which nothing was taken for so long does not keep a place */
 
 /* So many a turn, and the rest in the next: whoever connects without end does not keep us from the others. */
@@ -73,24 +76,18 @@ void api_conn_event(struct api_conn *c, uint32_t events)
 
 void api_conn_work(struct api_conn *c)
 {
-	uint32_t bytes;
-	char *line;
-
 	/* A handler that answers at once comes back here; the loop goes on instead of nesting. */
 	if (c->is_busy)
 		return;
 	c->is_busy = true;
-	while (c->fd >= 0 && !c->request && !c->out && !c->want_close && next_line(c, &line, &bytes)) {
-		api_dispatch(c, line, bytes - 1);
-		drop_line(c, bytes);
-	}
+	take_lines(c);
 	c->is_busy = false;
-	if (c->fd >= 0 && !c->request && !c->out && !c->want_close && c->in_bytes == API_LINE_MAX_BYTES) {
+	if (is_free(c) && !c->has_lines && c->in_bytes == API_LINE_MAX_BYTES) {
 		c->want_close = true;
 		api_refuse(c, NULL, API_CODE_REQUEST, RY_ERR_LIMIT, "a request is longer than %u bytes",
 			API_LINE_MAX_BYTES);
 	}
-	if (c->fd >= 0 && !c->request && !c->out && (c->is_ended || c->want_close))
+	if (c->fd >= 0 && !c->request && !c->out && ((c->is_ended && !c->has_lines) || c->want_close))
 		api_conn_close(c);
 	if (c->fd >= 0)
 		update_events(c);
@@ -261,24 +258,51 @@ static void take(struct api_conn *c)
 		api_conn_close(c);
 }
 
-static bool next_line(struct api_conn *c, char **line, uint32_t *bytes)
+/* Nothing is under way that the next line would have to wait for. */
+static bool is_free(const struct api_conn *c)
 {
-	char *end = memchr(c->in + c->in_scanned, '\n', c->in_bytes - c->in_scanned);
+	return c->fd >= 0 && !c->request && !c->out && !c->want_close;
+}
+
+/* What gets no answer fills no socket, so that only their number keeps many such lines from taking up the thread. */
+static void take_lines(struct api_conn *c)
+{
+	uint32_t pos = 0, bytes;
+
+	if (c->turn != c->api->turn) {
+		c->turn = c->api->turn;
+		c->n_lines = 0;
+	}
+	while (is_free(c) && c->n_lines < LINES_MAX && next_line(c, pos, &bytes)) {
+		c->n_lines++;
+		api_dispatch(c, c->in + pos, bytes - 1);
+		pos += bytes;
+	}
+	drop_lines(c, pos);
+	c->has_lines = is_free(c) && c->n_lines == LINES_MAX && c->in_bytes;
+	c->api->has_lines |= c->has_lines;
+}
+
+static bool next_line(struct api_conn *c, uint32_t pos, uint32_t *bytes)
+{
+	uint32_t from = c->in_scanned > pos ? c->in_scanned : pos;
+	char *end = memchr(c->in + from, '\n', c->in_bytes - from);
 
 	if (!end) {
 		c->in_scanned = c->in_bytes;
 		return false;
 	}
 	c->heard_ns = c->api->now_ns;
-	*line = c->in;
-	*bytes = (uint32_t)(end - c->in) + 1;
+	*bytes = (uint32_t)(end - c->in) + 1 - pos;
 	return true;
 }
 
-static void drop_line(struct api_conn *c, uint32_t bytes)
+static void drop_lines(struct api_conn *c, uint32_t bytes)
 {
+	if (!bytes)
+		return;
 	c->in_bytes -= bytes;
-	c->in_scanned = 0;
+	c->in_scanned = c->in_scanned > bytes ? c->in_scanned - bytes : 0;
 	memmove(c->in, c->in + bytes, c->in_bytes);
 }
 

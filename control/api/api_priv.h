@@ -54,6 +54,9 @@ struct api_conn {
 	char *in;
 	uint32_t in_bytes;
 	uint32_t in_scanned; /* of it, known to hold no newline */
+	uint64_t turn;       /* in which n_lines were taken */
+	uint32_t n_lines;
+	bool has_lines; /* there may be more, for the next turn */
 	char *out;
 	size_t out_bytes;
 	size_t out_pos;
@@ -125,6 +128,8 @@ struct api {
 	uint32_t n_conns_max;
 	uint32_t n_waiting; /* connections whose `out` is not empty */
 	bool has_dead;
+	bool has_lines; /* of a connection: another turn follows, whatever comes in */
+	uint64_t turn;
 	bool is_draining;
 	uint32_t n_stop_signals;
 	uint64_t start_ns;
@@ -195,7 +200,7 @@ void api_accept(struct api *api);
 void api_conn_event(struct api_conn *c, uint32_t events);
 /* Queues one line for the connection (takes over `text`, from malloc) and writes what fits. */
 void api_conn_send(struct api_conn *c, char *text);
-/* Takes complete lines while nothing is under way. */
+/* Takes complete lines while nothing is under way, as many as one turn is for. */
 void api_conn_work(struct api_conn *c);
 /* Closes now; the struct lives until the end of the turn. */
 void api_conn_close(struct api_conn *c);

@@ -19,6 +19,7 @@
 
 static int open_fds(struct api *api, char *message, uint32_t message_bytes);
 static int watch(struct api *api, int fd, void *tag);
+static bool begin_turn(struct api *api, uint64_t now_ns);
 static bool poll_rings(struct api *api);
 static bool poll_fds(struct api *api, int timeout_ms);
 static int timeout_of(const struct api *api);
@@ -100,12 +101,12 @@ bool api_poll(struct api *api, uint64_t now_ns)
 {
 	bool did;
 
-	api->now_ns = now_ns;
-	did = poll_rings(api);
+	did = begin_turn(api, now_ns);
+	did |= poll_rings(api);
 	did |= poll_fds(api, 0);
 	drop_stalled(api);
 	free_dead(api);
-	return did;
+	return did || api->has_lines;
 }
 
 void api_run(struct api *api, const uint32_t *stop)
@@ -113,7 +114,7 @@ void api_run(struct api *api, const uint32_t *stop)
 	while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
 		int timeout_ms = 0;
 
-		api->now_ns = clock_ns();
+		begin_turn(api, clock_ns());
 		if (!poll_rings(api))
 			timeout_ms = timeout_of(api);
 		waker_prepare(api->deps.waker);
@@ -196,6 +197,22 @@ static int watch(struct api *api, int fd, void *tag)
 	return epoll_ctl(api->epoll_fd, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
 }
 
+/* Takes what the connections sent that was too much for the turn before. */
+static bool begin_turn(struct api *api, uint64_t now_ns)
+{
+	struct api_conn *c;
+
+	api->now_ns = now_ns;
+	api->turn++;
+	if (!api->has_lines)
+		return false;
+	api->has_lines = false;
+	TAILQ_FOREACH (c, &api->conns, link)
+		if (c->has_lines)
+			api_conn_work(c);
+	return true;
+}
+
 static bool poll_rings(struct api *api)
 {
 	struct work_job *job;
@@ -239,12 +256,14 @@ static bool poll_fds(struct api *api, int timeout_ms)
 	return n > 0;
 }
 
-/* Only a client that takes nothing, and a line of the log that waits, need a timer. */
+/* Only a client that takes nothing, and a line of the log that waits, need a timer; lines that wait, none at all. */
 static int timeout_of(const struct api *api)
 {
 	const struct api_conn *c;
 	uint64_t earliest = transitions_due_ns(api);
 
+	if (api->has_lines)
+		return 0;
 	if (!api->n_waiting && earliest == UINT64_MAX)
 		return -1;
 	TAILQ_FOREACH (c, &api->conns, link)

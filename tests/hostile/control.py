@@ -302,6 +302,33 @@ def never_reads(by):
     return f"{len(gone)} dropped after {time.monotonic() - start:.1f} s"
 
 
+def wants_no_answer(by):
+    """Asks for ever for what costs most, without ids: there is nothing to be dropped for, and nobody waits for it."""
+    askers = [Talk() for _ in range(8)]
+    many = b'{"jsonrpc": "2.0", "method": "metrics", "params": {"describe": true}}\n' * 1000
+    rest = [many] * len(askers)
+    done = 0
+    end = time.monotonic() + STALL_S
+    while time.monotonic() < end:
+        for i, asker in enumerate(askers):
+            asker.s.setblocking(False)
+            try:
+                n = asker.s.send(rest[i])
+            except BlockingIOError:
+                continue
+            done += n
+            rest[i] = rest[i][n:] or many
+        by.look()
+        time.sleep(0.02)
+    assert done > 8 * LINE_MAX, f"only {done} bytes were taken"
+    for i, asker in enumerate(askers):
+        asker.s.settimeout(60)
+        assert asker.send(rest[i]), "a connection was closed"
+        assert asker.ask("version")["id"] == 7, "another answer than to what has an id"
+        by.look()
+    return f"{done} bytes of such were sent"
+
+
 def connect_and_close(n=memoryview(bytearray(8)).cast("Q")):
     """As fast as it goes, until nobody listens or nobody is left who started it."""
     parent = os.getppid()

@@ -47,6 +47,7 @@ check_attack "lines that are no requests" no_requests
 check_attack "512 at once" parallel_512
 check_attack "700 that say nothing" silent_crowd
 check_attack "who never reads" never_reads
+check_attack "who wants no answer" wants_no_answer
 check_attack "connections that come and go without end" flood
 
 end_honest

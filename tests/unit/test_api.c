@@ -2,6 +2,9 @@
 /* Methods of the control socket: who may ask what, and what is answered. */
 #include "api_fixture.h"
 
+#include <poll.h>
+#include <pthread.h>
+
 TestSuite(api, .init = start, .fini = stop);
 
 Test(api, hello_names_node_and_version)
@@ -95,6 +98,68 @@ Test(api, notifications_are_done_and_not_answered)
 	/* An id of null is one, and what is no request is answered as such. */
 	cr_expect(json_is_null(json_object_get(ask(fd, "{\"id\":null,\"method\":\"version\"}\n"), "id")));
 	expect_error(ask(fd, "{\"params\":{}}\n"), -32600, "PROTOCOL", "not a JSON-RPC 2.0 request");
+}
+
+/* 101 lines, of which 16 are taken in a turn: the others are served in between, and no line is forgotten. */
+static void say_101_lines(int fd)
+{
+	for (int i = 0; i < 100; i++)
+		say(fd, "{\"method\":\"version\"}\n");
+	say(fd, "{\"id\":101,\"method\":\"version\"}\n");
+}
+
+static bool has_answer(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+Test(api, notifications_take_turns)
+{
+	int fd = dial(), other = dial();
+	unsigned n = 1;
+
+	say_101_lines(fd);
+	shutdown(fd, SHUT_WR);
+	say(other, "{\"id\":5,\"method\":\"version\"}\n");
+	cr_expect(api_poll(api, now_ns));
+	cr_expect(has_answer(other), "others do not wait for them");
+	while (!has_answer(fd) && n < 100) {
+		cr_assert(api_poll(api, now_ns), "asleep with lines left after %u turns", n);
+		n++;
+	}
+	cr_expect_eq(n, 7, "%u turns", n);
+	cr_expect_eq(int_at(hear(fd), "id"), 101);
+	cr_expect_null(hear(fd), "and the end");
+	cr_expect_eq(int_at(hear(other), "id"), 5);
+	close(fd);
+}
+
+static uint32_t want_stop;
+
+static void *run_api(void *arg)
+{
+	api_run(api, &want_stop);
+	return arg;
+}
+
+/* The thread that sleeps for input does not sleep on them. */
+Test(api, notifications_are_all_done_without_more_input)
+{
+	int fd = dial();
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	pthread_t thread;
+	int n;
+
+	say_101_lines(fd);
+	cr_assert_eq(pthread_create(&thread, NULL, run_api, NULL), 0);
+	n = poll(&p, 1, 10000);
+	__atomic_store_n(&want_stop, 1, __ATOMIC_RELAXED);
+	waker_signal(deps.waker);
+	pthread_join(thread, NULL);
+	cr_assert_eq(n, 1, "it sleeps with lines left");
+	cr_expect_eq(int_at(hear(fd), "id"), 101);
 }
 
 Test(api, parameters_are_checked_against_the_table)
