@@ -48,6 +48,8 @@ static unsigned take_client(struct control *c, struct client_state *cs)
 		memcpy(&sqe, &cl->sq[cs->sq_head & (cl->n_entries - 1)], sizeof(sqe));
 		cs->sq_head++;
 		op_start(c, cs, &sqe);
+		if (unlikely(cs->is_broken))
+			break;
 	}
 	/* Release: the entries were copied before the client may overwrite them. */
 	__atomic_store_n(&cl->sq_index->head, cs->sq_head, __ATOMIC_RELEASE);

@@ -95,6 +95,28 @@ Test(node_rings, a_ring_that_makes_no_sense)
 	rig_stop(&r);
 }
 
+/* Counted as the one client that it is, however much of what it wrote at once makes no sense. */
+Test(node_rings, a_bad_burst_ends_at_its_first_entry)
+{
+	const struct ry_sqe wrong = {.op = RY_OP_LOOKUP, .slot = 64};
+	struct client *bad;
+	struct rig r;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	bad = rig_attach(&r, 1u << 20);
+	for (unsigned i = 0; i < 8; i++)
+		bad->sq[i] =
+			i % 2 ? (struct ry_sqe){.op = RY_OP_LOOKUP, .slot = i, .key_bytes = 1, .ticket = i} : wrong;
+	bad->sq_index->tail = 8;
+	rig_run(&r, 10 * RIG_STEP_NS);
+	cr_expect_eq(stat_get(&r.node->counters.rings_broken), 1);
+	cr_expect_eq(bad->sq_index->head, 1, "%u entries were taken", bad->sq_index->head);
+	cr_expect_eq(bad->cq_index->tail, 0, "none after it was begun");
+	cr_assert(rig_detach(&r, bad));
+	rig_stop(&r);
+}
+
 /* api hears of it once, before the answer to its detach. */
 Test(node_rings, a_broken_ring_is_told_once)
 {
