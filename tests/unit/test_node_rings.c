@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a client can do to the tables of the control lcore with its ring. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #include "read/control_priv.h"
@@ -125,10 +126,12 @@ Test(node_rings, a_broken_ring_is_told_once)
 	static struct api_call broken = {.m.kind = MSG_API, .op = API_BROKEN};
 	struct client_conf conf = {.n_entries = 64, .read_arena_bytes = 1u << 20, .put_arena_bytes = 1u << 20};
 	char message[256] = "";
+	struct pollfd wakeup = {.events = POLLIN};
 	struct rig r;
 
 	rig_init(&r, 1, 0);
 	rig_start(&r);
+	wakeup.fd = r.node->api_waker.event_fd;
 	conf.regions = &r.node->regions;
 	conf.sleep_set_fd = r.node->control_set_fd;
 	cr_assert_eq(client_create(&conf, message, sizeof(message), &attach.client), 0, "%s", message);
@@ -138,7 +141,10 @@ Test(node_rings, a_broken_ring_is_told_once)
 	rig_run(&r, 10 * RIG_STEP_NS);
 	cr_assert_eq(spsc_pop(r.node->control_to_api), &attach);
 	attach.client->sq_index->tail = 1000;
+	waker_prepare(&r.node->api_waker);
 	rig_run(&r, 10 * RIG_STEP_NS);
+	cr_assert_eq(poll(&wakeup, 1, 0), 1, "api sleeps on");
+	waker_cancel(&r.node->api_waker);
 	attach.client->sq_index->tail = 2000;
 	spsc_push(r.node->api_to_control, &detach);
 	rig_run(&r, 1000 * RIG_STEP_NS);
