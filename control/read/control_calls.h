@@ -282,6 +282,8 @@ uint64_t endpoints_due_ns(const struct control *c);
 /* ---- meta.c: requests to stores and their answers ---- */
 /* Sends the op's request, or queues it. */
 void meta_send(struct control *c, struct op *op);
+/* The op, in OP_WAIT, ends without its answer, which may still come. */
+void meta_forgo(struct control *c, const struct op *op);
 /* Tries the send queue again. */
 unsigned meta_pump(struct control *c);
 /* One message from conn. */

@@ -141,6 +141,7 @@ struct path {
 struct peer_pair {
 	const struct pair *pair;
 	uint32_t epoch;
+	uint32_t n_owed; /* answers that are still to come of requests that ended before; of `pairs` only */
 };
 
 /* Of one kind of breach; see breach.c. */

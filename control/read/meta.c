@@ -2,6 +2,8 @@
 /* Metadata requests of our clients' operations, on any pair to the store; and everything that comes from conn. */
 #include "read/control_priv.h"
 
+#define OWED_MAX 1024u /* late answers of one connection that are no breach */
+
 static bool try_send(struct control *c, struct op *op);
 static uint32_t encode(struct control *c, struct op *op, void *buf);
 static bool takes_query_key(const struct control *c, const struct op *op);
@@ -11,6 +13,7 @@ static void take(struct control *c, void *m);
 static void received(struct control *c, struct meta_buf *b);
 static void buf_back(struct control *c, struct meta_buf *b);
 static void unsent(struct control *c, struct meta_buf *b);
+static struct peer_pair *asked_pair(struct control *c, uint16_t peer_idx, uint16_t pair_idx, uint32_t epoch);
 static void answered_late(struct control *c, const struct meta_buf *b);
 static void answered(struct control *c, struct op *op, const struct wire_meta *h);
 static void list_reply(struct control *c, struct op *op, const struct wire_list_reply *m);
@@ -197,13 +200,38 @@ static void received(struct control *c, struct meta_buf *b)
 	meta_drop(c, b);
 }
 
-/* Its request may have ended by its deadline, too. */
+void meta_forgo(struct control *c, const struct op *op)
+{
+	struct peer_pair *pp = asked_pair(c, op->peer_idx, op->pair_idx, op->pair_epoch);
+
+	if (pp && pp->n_owed < OWED_MAX)
+		pp->n_owed++;
+}
+
+static struct peer_pair *asked_pair(struct control *c, uint16_t peer_idx, uint16_t pair_idx, uint32_t epoch)
+{
+	struct peer *p = &c->peers[peer_idx];
+
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		if (p->pairs[i].epoch == epoch && p->pairs[i].pair->idx == pair_idx)
+			return &p->pairs[i];
+	}
+	return NULL;
+}
+
+/* No breach where its request ended before, by its deadline say: each such answer once. */
 static void answered_late(struct control *c, const struct meta_buf *b)
 {
 	uint16_t peer_idx = peer_of_pair(c, b->pair_idx, b->pair_epoch);
+	struct peer_pair *pp;
 
 	stat_add(&c->counters->late_answers, 1);
-	if (peer_idx != UINT16_MAX)
+	if (peer_idx == UINT16_MAX)
+		return;
+	pp = asked_pair(c, peer_idx, b->pair_idx, b->pair_epoch);
+	if (pp && pp->n_owed)
+		pp->n_owed--;
+	else
 		breach_note(c, peer_idx, RY_RAIL_NONE, BREACH_LATE);
 }
 

@@ -202,6 +202,8 @@ void op_abort(struct control *c, struct op *op, uint32_t status)
 	case OP_QUIET:
 		break; /* ends when its source is quiet; the status is known already */
 	default:
+		if (op->state == OP_WAIT)
+			meta_forgo(c, op);
 		if (op->kind == RY_OP_PUT)
 			put_finish(c, op,
 				op->is_sent && (op->flags & RY_F_PUT_COMMIT) ? RY_ERR_UNKNOWN_OUTCOME : status, NULL);

@@ -40,7 +40,7 @@ void peer_pair_up(struct control *c, struct pair_event *ev)
 		restarted(c, p, pair);
 	p->node_id = pair->node_id;
 	p->incarnation = pair->incarnation;
-	p->pairs[p->n_pairs++] = (struct peer_pair){pair, pair->epoch};
+	p->pairs[p->n_pairs++] = (struct peer_pair){.pair = pair, .epoch = pair->epoch};
 	p->cause[0] = 0;
 	path_up(c, pair, (uint16_t)(p - c->peers));
 	estimate_link(c, &c->rails[pair->rail_idx]);

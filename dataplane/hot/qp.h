@@ -113,6 +113,7 @@ struct qp {
 	struct serve_req *serve_tail;
 	uint64_t rx_bytes; /* that landed for segments of it; read by control, too, relaxed */
 	uint32_t n_odd; /* messages of the peer that nothing waits for or that are not allowed; read by conn, relaxed */
+	uint32_t n_owed; /* answers that are still to come of requests that a fence has ended */
 	uint32_t n_serve;
 	uint32_t n_writes;      /* posted and not completed */
 	uint32_t deficit_bytes; /* deficit round robin */
@@ -133,6 +134,15 @@ struct qp {
 static inline void qp_odd(struct qp *qp)
 {
 	__atomic_store_n(&qp->n_odd, qp->n_odd + 1, __ATOMIC_RELAXED);
+}
+
+/* An answer to nothing. Those of fenced requests come late from an honest peer, too: each once. */
+static inline void qp_late(struct qp *qp)
+{
+	if (qp->n_owed)
+		qp->n_owed--;
+	else
+		qp_odd(qp);
 }
 
 static inline void seg_push(struct seg_fifo *f, struct segment *s)

@@ -8,6 +8,7 @@
 static bool send_cancel(struct rail *r, struct segment *s);
 static void cancel_held(struct rail *r, struct qp *qp);
 static void drop_probes(struct rail *r, const struct qp *qp, uint32_t status);
+static void end_unanswered(struct rail *r, struct segment *s);
 static void end_active(struct rail *r, struct segment *s, uint32_t status);
 static bool unlink_closing(struct rail *r, struct segment *s);
 
@@ -88,8 +89,16 @@ void request_fence_expired(struct rail *r)
 			rail_qp_down(
 				r, s->qp, WC_ERR_FLUSH, false); /* control saw the silence; ends s when it is proven */
 		else
-			end_active(r, s, RY_ERR_CANCELLED);
+			end_unanswered(r, s);
 	}
+}
+
+/* The QP lives on, and so does the request at the peer. No honest one owes more answers than it granted credits. */
+static void end_unanswered(struct rail *r, struct segment *s)
+{
+	if (s->kind != SEG_PROBE && s->grant == SEG_GRANT_NONE && s->qp->n_owed < s->qp->peer_credits)
+		s->qp->n_owed++;
+	end_active(r, s, RY_ERR_CANCELLED);
 }
 
 static void end_active(struct rail *r, struct segment *s, uint32_t status)

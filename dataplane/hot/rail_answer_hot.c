@@ -16,7 +16,7 @@ void request_answer(struct rail *r, struct qp *qp, const struct wire_msg *msg)
 	qp->credits = credits > qp->peer_credits - qp->credits ? qp->peer_credits : qp->credits + credits;
 	if (unlikely(!s || s->qp != qp || s->state > SEG_CANCELLING)) {
 		stat_add(&r->counters.late_messages, 1);
-		qp_odd(qp);
+		qp_late(qp);
 		return;
 	}
 	if (unlikely(s->grant != SEG_GRANT_NONE)) { /* the bytes are being read: an answer now is none */

@@ -137,6 +137,37 @@ Test(node_hostile, an_answer_of_a_peer_that_was_not_asked)
 	rig_stop(&r);
 }
 
+/* A store that was stopped for a while: its answers are late, each once, and no breach. */
+Test(node_hostile, an_answer_after_the_deadline)
+{
+	struct ry_sqe sqe = {.op = RY_OP_LOOKUP};
+	struct wire_lookup_reply m;
+	struct ry_cqe cqe;
+	uint16_t asked;
+	uint64_t ticket;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	sqe.deadline_ns = r.now_ns + 1000000;
+	ticket = rig_submit(&r, r.client, sqe, "k", 1);
+	control_poll(r.node->control, r.now_ns);
+	cr_assert_not_null(waiting());
+	asked = waiting()->pair_idx;
+	m = reply_to(waiting());
+	r.now_ns += 2000000;
+	control_poll(r.node->control, r.now_ns);
+	cr_assert(rig_reap(&r, r.client, &cqe));
+	cr_assert(cqe.ticket == ticket && cqe.status == RY_ERR_TIMEOUT, "%u", cqe.status);
+	m.n_checksums = 3;
+	forge_reply(asked, &m);
+	cr_assert_eq(late_answers(), 1);
+	expect_told(BREACH_LATE, 0);
+	forge_reply(asked, &m);
+	cr_assert_eq(late_answers(), 2);
+	expect_told(BREACH_LATE, 1);
+	rig_stop(&r);
+}
+
 static void ends_after_a_while(bool is_other_generation, uint32_t first_stripe)
 {
 	struct ry_cqe cqe;

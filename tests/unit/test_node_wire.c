@@ -255,6 +255,17 @@ static uint64_t late_messages(struct rig *r)
 	return n;
 }
 
+static uint32_t odd_messages(struct rig *r)
+{
+	uint32_t n = 0;
+
+	for (uint16_t i = 0; i < r->node->n_rails; i++) {
+		for (uint16_t q = 0; q < r->node->rails[i]->n_qps; q++)
+			n += qp_n_odd(r->node->rails[i]->qps[q]);
+	}
+	return n;
+}
+
 Test(node_wire, done_twice)
 {
 	struct echo e = {.want_twice = true};
@@ -323,6 +334,7 @@ Test(node_wire, done_after_the_fence)
 	rig_post_kept(&e.kept);
 	rig_run(&r, MS);
 	cr_assert_eq(late_messages(&r), 1u);
+	cr_assert_eq(odd_messages(&r), 0u, "honest, if slow");
 	check_credits(&r); /* its credit is good all the same */
 	reads(&r, "k", data, 100000);
 	/* Once more, while the slot is used by another segment. */
@@ -332,6 +344,7 @@ Test(node_wire, done_after_the_fence)
 	rig_post_kept(&e.kept);
 	rig_run(&r, MS);
 	cr_assert_eq(late_messages(&r), 2u);
+	cr_assert_eq(odd_messages(&r), 1u, "one more than was owed");
 	cr_assert(rig_reap(&r, r.client, &cqe) && rig_same(r.client, &cqe, data, 100000));
 	rig_release(&r, r.client, cqe.lease_id);
 	cr_assert(rig_settle(&r));
