@@ -110,7 +110,8 @@ void news_twin(struct conn *c, const char *peer)
 		log_write(LOG_LEVEL_WARN, NULL, "conn: hello %s: %s%s", peer, refusal_text(RY_ERR_DENIED), more);
 }
 
-/* Told with all that came since the last line: what cannot be told now is told with what follows. */
+/* Told with all that came since the last line, on earlier links too: what cannot be told now is told with what follows.
+ */
 void news_odd(struct conn *c, struct link *l)
 {
 	uint32_t n = n_odd_of(l) - l->n_odd;
@@ -119,13 +120,20 @@ void news_odd(struct conn *c, struct link *l)
 	if (!n)
 		return;
 	about = guest(c, ~(l->pair.node_id * PAIRS_MAX + l->pair.rail_idx));
-	if (c->now_ns < about->again_ns || !pay(c, share_of(l), SHARE_BURST))
+	if (c->now_ns < about->again_ns || !pay(c, share_of(l), SHARE_BURST)) {
+		if (l->state == LINK_UP)
+			return;
+		/* Its own count ends with it. */
+		about->n_untold += n;
+		l->n_odd += n;
 		return;
+	}
 	about->again_ns = c->now_ns + AGAIN_NS;
 	l->n_odd += n;
 	log_write(LOG_LEVEL_WARN, NULL,
 		"conn: rail %s: node %s sent %u messages that nothing waits for or that are not allowed",
-		conn_rail_conf(c, l->pair.rail_idx)->name, l->pair.node_name, n);
+		conn_rail_conf(c, l->pair.rail_idx)->name, l->pair.node_name, n + about->n_untold);
+	about->n_untold = 0;
 }
 
 static uint32_t n_odd_of(const struct link *l)

@@ -402,6 +402,21 @@ static void a_turn(void)
 	turns(&a, NULL, 2);
 }
 
+static int peer_data;
+
+/* Of the only link that is up. */
+static struct qp *the_qp(void)
+{
+	for (uint32_t i = 0; i < a.conn->n_live; i++) {
+		struct link *l = &a.conn->links[a.conn->live[i]];
+
+		if (l->state == LINK_UP)
+			return l->pair.qps[0];
+	}
+	cr_assert_fail("no link is up");
+	return NULL;
+}
+
 /* Each is answered with ERROR. */
 static void nonsense(void)
 {
@@ -412,6 +427,15 @@ static void nonsense(void)
 		cr_assert(raw_read(&a, peer, &m, sizeof(m)));
 		cr_assert(m.type == WIRE_META_ERROR && m.status == RY_ERR_PROTOCOL);
 	}
+}
+
+static void comes_back(void)
+{
+	int data_fd;
+
+	close(peer_data);
+	peer = raw_pair(&a, 1, &data_fd);
+	peer_data = data_fd;
 }
 
 static void lost(void)
@@ -454,5 +478,31 @@ Test(conn_hostile, odd_messages_are_told_of_once_a_minute_with_their_number)
 	capture(lost, said, sizeof(said));
 	cr_assert_not_null(strstr(said, "node raw sent 7 messages"), "%s", said);
 	close(data_fd);
+	node_stop(&a);
+}
+
+/* A peer that leaves before the minute is over takes nothing of it along. */
+Test(conn_hostile, odd_messages_of_a_pair_that_ended_are_told_of_with_the_next)
+{
+	listening();
+	peer_data = -1;
+	log_set_level(LOG_LEVEL_WARN);
+	for (int i = 0; i < 3; i++) {
+		comes_back();
+		the_qp()->n_odd = 5;
+		capture(a_turn, said, sizeof(said));
+		cr_assert_eq(strstr(said, "node raw sent 5 messages") != NULL, i == 0, "%s", said);
+		the_qp()->n_odd += 100;
+		capture(lost, said, sizeof(said));
+		cr_assert_null(strstr(said, "messages that nothing waits for"), "too soon: %s", said);
+		a.n_down = 0;
+	}
+	comes_back();
+	capture(half_a_minute, said, sizeof(said));
+	capture(half_a_minute, said, sizeof(said));
+	the_qp()->n_odd = 1;
+	capture(a_turn, said, sizeof(said));
+	cr_assert_not_null(strstr(said, "node raw sent 311 messages"), "%s", said);
+	close(peer_data);
 	node_stop(&a);
 }
