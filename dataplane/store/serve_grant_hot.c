@@ -8,6 +8,7 @@
 #define GRANT_LATE_NS 1000000000ull /* beyond the request's own time, for the CANCEL that its end brings */
 
 static uint64_t parts_bytes(const struct serve_req *req);
+static bool was_granted(const struct serve_req *req, const struct qp *qp, uint64_t request_id);
 
 static struct window *window_of(struct rail *r, const struct serve_req *req)
 {
@@ -80,11 +81,20 @@ void serve_pulled(struct rail *r, struct qp *qp, const struct wire_pulled *m)
 	if (m->cookie >= RAIL_SERVE_MAX || req->qp != qp || req->request_id != m->h.request_id ||
 		req->grant != GRANT_GIVEN) {
 		stat_add(&r->counters.late_messages, 1);
+		if (m->cookie >= RAIL_SERVE_MAX || !was_granted(req, qp, m->h.request_id))
+			qp_odd(qp);
 		return;
 	}
 	req->grant = GRANT_CLOSING;
 	req->next = r->serve_closing;
 	r->serve_closing = req;
+}
+
+/* As long as its place is not taken by another: the window is closed, or about to be. */
+static bool was_granted(const struct serve_req *req, const struct qp *qp, uint64_t request_id)
+{
+	return req->is_pull && req->request_id == request_id &&
+	       (!req->qp || (req->qp == qp && req->grant >= GRANT_CLOSING));
 }
 
 bool grant_cancel(struct rail *r, struct qp *qp, uint64_t request_id)

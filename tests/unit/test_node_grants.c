@@ -118,6 +118,18 @@ static uint64_t late(struct rig *r)
 	return SUM(r, late_messages);
 }
 
+/* Of either end of all that are up. */
+static uint32_t odd(struct rig *r)
+{
+	uint32_t n = 0;
+
+	for (uint16_t i = 0; i < r->node->n_rails; i++) {
+		for (uint16_t q = 0; q < r->node->rails[i]->n_qps; q++)
+			n += qp_n_odd(r->node->rails[i]->qps[q]);
+	}
+	return n;
+}
+
 /* ---- the good case ---- */
 
 Test(node_grants, transcript_of_a_put)
@@ -333,6 +345,7 @@ Test(node_grants, pulled_twice)
 	cr_assert_eq(ends(&r, submit_put(&r, "k", data, BIG), NULL, 0).status, RY_OK);
 	rig_run(&r, MS);
 	cr_assert(s.n_changed > 1 && late(&r) == s.n_changed, "%lu of %u", (unsigned long)late(&r), s.n_changed);
+	cr_assert_eq(odd(&r), 0, "late, no more");
 	rig_tap(&r, NULL, NULL);
 	rests(&r);
 	/* Once more, while the request's place is another's. */
@@ -396,7 +409,7 @@ Test(node_grants, cancel_behind_pulled)
 
 /* A window that nobody gives back: its put is not complete, because its source could still be read, until grant_expire
  * and the fence. */
-static void kept_past_its_time(struct spy s)
+static void kept_past_its_time(struct spy s, uint32_t n_odd)
 {
 	uint8_t *data = filled(100000);
 	struct ry_cqe cqe;
@@ -412,6 +425,7 @@ static void kept_past_its_time(struct spy s)
 	rig_tap(&r, NULL, NULL);
 	rig_run(&r, 1900 * MS);
 	cr_assert_eq(r.node->rails[0]->n_grants, 1u, "it is kept");
+	cr_assert(odd(&r) == n_odd && late(&r) == n_odd, "%u", odd(&r));
 	cr_assert(!rig_reap(&r, r.client, &cqe), "complete, and the peer may still read its memory");
 	cr_assert_eq(rig_windows()->n_losses + rig_windows()->n_fences, 0u);
 	is_fence_held = true;
@@ -431,22 +445,22 @@ static void kept_past_its_time(struct spy s)
 
 Test(node_grants, pulled_never_comes)
 {
-	kept_past_its_time((struct spy){.swallow = WIRE_PULLED});
+	kept_past_its_time((struct spy){.swallow = WIRE_PULLED}, 0);
 }
 
 Test(node_grants, pulled_with_another_cookie)
 {
-	kept_past_its_time((struct spy){.pulled_cookie_add = 1});
+	kept_past_its_time((struct spy){.pulled_cookie_add = 1}, 1);
 }
 
 Test(node_grants, pulled_with_a_cookie_out_of_bounds)
 {
-	kept_past_its_time((struct spy){.pulled_cookie_add = RAIL_SERVE_MAX});
+	kept_past_its_time((struct spy){.pulled_cookie_add = RAIL_SERVE_MAX}, 1);
 }
 
 Test(node_grants, pulled_of_another_request)
 {
-	kept_past_its_time((struct spy){.pulled_id_add = 256});
+	kept_past_its_time((struct spy){.pulled_id_add = 256}, 1);
 }
 
 /* The rail sleeps until then, and no longer. */
