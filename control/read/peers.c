@@ -62,7 +62,8 @@ static struct peer *accepted_peer(struct control *c, uint64_t node_id)
 
 		if (p->is_used && p->node_id == node_id)
 			return p;
-		if (!p->is_used && !free_peer)
+		/* Rather the place that it had before, which knows what of it was told. */
+		if (!p->is_used && (!free_peer || (p->node_id == node_id && free_peer->node_id != node_id)))
 			free_peer = p;
 	}
 	if (free_peer) {

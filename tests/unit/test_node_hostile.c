@@ -168,6 +168,52 @@ Test(node_hostile, an_answer_after_the_deadline)
 	rig_stop(&r);
 }
 
+/* Steps until the pair is down, or up again; the accepted peers are the places behind the store's. */
+static void until_used(uint16_t place, bool is_used)
+{
+	for (uint64_t end = r.now_ns + 10000000000; r.now_ns < end; rig_step(&r)) {
+		if (r.node->control->peers[place].is_used == is_used)
+			return;
+	}
+	cr_assert_fail("peer %u is %s", place, is_used ? "not there" : "there still");
+}
+
+static void forge_of_accepted(void)
+{
+	struct control *c = r.node->control;
+	struct wire_lookup_reply m = {.h = {.request_id = 1}, .generation = 1};
+	uint16_t place = c->peers[1].is_used ? 1 : 2;
+
+	cr_assert(c->peers[place].is_used && c->peers[place].n_pairs);
+	forge_reply(c->peers[place].pairs[0].pair->idx, &m);
+}
+
+/* Whoever comes back to whichever place: what was told of it is told again a minute later, not at once. */
+Test(node_hostile, a_peer_that_comes_back_is_not_told_of_anew)
+{
+	struct peer *peers, former;
+	struct conn *conn;
+
+	rig_init(&r, 1, 0);
+	rig_start(&r);
+	peers = r.node->control->peers;
+	conn = r.node->conn;
+	forge_of_accepted();
+	expect_told(BREACH_LATE, 1);
+	link_down(conn, &conn->links[peers[1].pairs[0].pair->idx], RY_ERR_RAIL, WIRE_BYE_REBUILD, "test");
+	until_used(1, false);
+	/* As if another had come first, and left too. */
+	former = peers[2];
+	peers[2] = peers[1];
+	peers[1] = former;
+	until_used(2, true);
+	cr_assert_not(peers[1].is_used);
+	forge_of_accepted();
+	expect_told(BREACH_LATE, 0);
+	cr_assert(rig_settle(&r));
+	rig_stop(&r);
+}
+
 static void ends_after_a_while(bool is_other_generation, uint32_t first_stripe)
 {
 	struct ry_cqe cqe;
