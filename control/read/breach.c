@@ -13,11 +13,13 @@ void breach_note(struct control *c, uint16_t peer_idx, uint16_t rail_idx, enum b
 {
 	struct peer *p = &c->peers[peer_idx];
 	struct breach_told *told = &p->breaches[what];
-	struct journal_entry e = {
-		.kind = JOURNAL_BREACH, .breach = {.what = (uint8_t)what, .rail_idx = rail_idx, .n = ++told->n}};
+	struct journal_entry e;
 
+	told->n++;
 	if (c->now_ns < told->again_ns)
 		return;
+	e = (struct journal_entry){
+		.kind = JOURNAL_BREACH, .breach = {.what = (uint8_t)what, .rail_idx = rail_idx, .n = told->n}};
 	told->again_ns = c->now_ns + AGAIN_NS;
 	told->n = 0;
 	snprintf(e.breach.node_name, sizeof(e.breach.node_name), "%s", node_name(c, p));
